@@ -1,0 +1,91 @@
+-- Outbox rows become deliveries: one call, one transaction, everything or nothing.
+--
+-- The relay decides how many events of which tenant (src/domain/fairness.ts); this function takes them. Deleting
+-- the outbox row is what makes a fan-out happen once, whoever else tries. SQLSTATE PHFEN: the caller lost a shard.
+--
+-- tenants:    [{tenant, events, deliveries, xid, seq}]  what was taken, and the last position
+-- dispatches: [{id, members}]                           groups made, of 500 at most
+-- deliveries: [{delivery, tenant, endpoint, event, event_type}]  the ones without a group
+
+create function posthaste.fan_out(
+  p_shards int[], p_epochs bigint[],     -- the leases the caller acts under
+  p_tenants text[], p_xids text[], p_seqs bigint[], p_limits int[], -- per tenant: start after (xid, seq), at most limit
+  p_dispatch text,                       -- id for the group (…-2, …-3 for each further 500)
+  p_singles int,                         -- up to so many deliveries go without a group
+  p_alive interval,                      -- how long work may wait for its workflow before the scanner looks
+  out tenants json, out dispatches json, out deliveries json
+) language plpgsql as $$
+declare
+  v_held bigint;
+  v_now timestamptz := posthaste.now_ms();
+  v_prefix text := 'dlv_' || posthaste.id_time(v_now);
+begin
+  select count(*) into v_held from (
+    select 1 from posthaste.shards s join unnest(p_shards, p_epochs) l (shard, epoch) on s.shard = l.shard and s.epoch = l.epoch
+    where s.lease_until > clock_timestamp() for share of s
+  ) x;
+  if v_held <> cardinality(p_shards) then
+    raise exception 'a shard lease was lost' using errcode = 'PHFEN';
+  end if;
+
+  with want as (
+    select * from unnest(p_tenants, p_xids, p_seqs, p_limits) w (tenant, xid, seq, lim)
+  ), picked as materialized (
+    select o.tenant, o.xid, o.seq
+    from want w cross join lateral (
+      select o.tenant, o.xid, o.seq from posthaste.outbox o
+      where o.tenant = w.tenant and (o.xid, o.seq) > (w.xid::xid8, w.seq)
+      order by o.xid, o.seq limit w.lim for update
+    ) o
+  ), taken as (
+    delete from posthaste.outbox o using picked p
+    where o.tenant = p.tenant and o.xid = p.xid and o.seq = p.seq
+    returning o.tenant, o.xid, o.seq, o.shard, o.event, o.event_at, o.type
+  ), sequences as (
+    update posthaste.tenant_sequences t set value = t.value + c.events
+    from (select k.tenant, count(*) as events from taken k group by k.tenant) c
+    where t.tenant = c.tenant
+    returning t.tenant, t.value - c.events as base
+  ), numbered as materialized (
+    select k.*, s.base + row_number() over (partition by k.tenant order by k.xid, k.seq) as sequence
+    from taken k join sequences s on s.tenant = k.tenant
+  ), matched as materialized (
+    select v_prefix || posthaste.id_random() as delivery, n.tenant, e.id as endpoint, n.event, n.event_at, n.type, n.sequence,
+      n.shard, e.deadline_ms, s.mode, (row_number() over (order by n.tenant, n.sequence) - 1) / 500 + 1 as chunk
+    from numbered n
+    join posthaste.endpoints e on e.tenant = n.tenant and e.state in ('active', 'paused') and (e.event_types is null or n.type = any (e.event_types))
+    join posthaste.endpoint_state s on s.endpoint = e.id
+  ), sized as materialized (
+    select count(*) > p_singles as grouped from matched
+  ), placed as materialized (
+    select m.*, case when z.grouped then p_dispatch || case when m.chunk = 1 then '' else '-' || m.chunk end end as dispatch
+    from matched m cross join sized z
+  ), fanouts as (
+    insert into posthaste.event_fanouts (tenant, event_at, event, sequence, deliveries, fanned_out_at)
+    select n.tenant, n.event_at, n.event, n.sequence, coalesce(c.deliveries, 0), v_now
+    from numbered n left join (select m.tenant, m.sequence, count(*) as deliveries from matched m group by 1, 2) c
+      on c.tenant = n.tenant and c.sequence = n.sequence
+  ), groups as (
+    insert into posthaste.dispatches (id, shard, lane, members, alive_until)
+    select p.dispatch, min(p.shard), 'first', count(*)::int, clock_timestamp() + p_alive
+    from placed p where p.dispatch is not null group by p.dispatch
+    returning id, members
+  ), rows as (
+    insert into posthaste.work (delivery, tenant, endpoint, event, event_at, event_type, sequence, created_at, shard,
+      kind, lane, state, due_at, deadline, scan_at, dispatch, workflow)
+    select p.delivery, p.tenant, p.endpoint, p.event, p.event_at, p.type, p.sequence, v_now, p.shard,
+      'live', 'first', 'ready', v_now, v_now + p.deadline_ms * interval '1 millisecond',
+      case when p.dispatch is null then clock_timestamp() + p_alive else 'infinity' end, p.dispatch, p.dispatch is null
+    from placed p
+  )
+  select
+    (select json_agg(x) from (
+      select n.tenant, count(*) as events, (array_agg(n.xid::text order by n.xid desc, n.seq desc))[1] as xid,
+        (array_agg(n.seq order by n.xid desc, n.seq desc))[1] as seq,
+        (select count(*) from matched m where m.tenant = n.tenant) as deliveries
+      from numbered n group by n.tenant) x),
+    (select json_agg(json_build_object('id', g.id, 'members', g.members)) from groups g),
+    (select json_agg(json_build_object('delivery', p.delivery, 'tenant', p.tenant, 'endpoint', p.endpoint, 'event', p.event, 'event_type', p.type))
+      from placed p where p.dispatch is null)
+  into tenants, dispatches, deliveries;
+end $$;

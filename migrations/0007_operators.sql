@@ -1,0 +1,104 @@
+-- What people do to deliveries: resend, cancel. One guarded statement each, harmless at any instant; the API, the
+-- workflow's Update and its signal all call these.
+
+-- resend answers the delivery's state afterwards, or no row when there is no such delivery of this tenant, or
+-- SQLSTATE PHEND when its endpoint is disabled or deleted.
+--   retrying, ready, held  tried now; a failure goes back to the schedule as it was
+--   sending                an attempt is under way: nothing to do
+--   ended                  back to work: n goes on, generation + 1, schedule and deadline anew
+create function posthaste.resend(p_tenant text, p_delivery text)
+returns table (delivery text, state text, generation int, n int) language plpgsql as $$
+declare
+  v_endpoint text;
+  v_state text;
+  v_now timestamptz;
+begin
+  select x.endpoint into v_endpoint from (
+    select w.endpoint from posthaste.work w where w.delivery = p_delivery and w.tenant = p_tenant
+    union all
+    select d.endpoint from posthaste.deliveries d where d.id = p_delivery and d.tenant = p_tenant
+  ) x limit 1;
+  if v_endpoint is null then
+    return;
+  end if;
+  perform posthaste.lock_endpoints(array[v_endpoint]);
+  v_now := clock_timestamp();
+  select e.state into v_state from posthaste.endpoints e where e.id = v_endpoint;
+  if v_state in ('disabled', 'deleted') then
+    raise exception 'endpoint % is %', v_endpoint, v_state using errcode = 'PHEND', hint = 'Enable the endpoint first.';
+  end if;
+  return query
+  with hurried as (
+    update posthaste.work w
+    set resume_at = case when w.state = 'retrying' then coalesce(w.resume_at, w.due_at) else w.resume_at end,
+      due_at = least(w.due_at, v_now), scan_at = case when w.dispatch is null then v_now else w.scan_at end
+    where w.delivery = p_delivery and w.tenant = p_tenant and w.state in ('ready', 'retrying', 'held')
+    returning w.delivery, w.state, w.generation, w.n
+  ), sending as (
+    select w.delivery, w.state, w.generation, w.n from posthaste.work w
+    where w.delivery = p_delivery and w.tenant = p_tenant and w.state = 'sending'
+  ), back as (
+    delete from posthaste.deliveries d where d.id = p_delivery and d.tenant = p_tenant returning d.*
+  ), undead as (
+    delete from posthaste.dead_letters x using back b where x.delivery = b.id
+  ), again as (
+    insert into posthaste.work (delivery, tenant, endpoint, event, event_at, event_type, sequence, created_at, shard,
+      kind, lane, state, due_at, deadline, n, generation, scan_at, last_status, last_class)
+    select b.id, b.tenant, b.endpoint, b.event, b.event_at, b.event_type, b.sequence, b.created_at, t.shard,
+      'replay', 'bulk', 'ready', v_now, v_now + e.deadline_ms * interval '1 millisecond', b.n, b.generation + 1, v_now, b.last_status, b.last_class
+    from back b join posthaste.tenants t on t.id = b.tenant join posthaste.endpoints e on e.id = b.endpoint
+    returning work.delivery, work.state, work.generation, work.n
+  )
+  select * from hurried union all select * from sending union all select * from again;
+end $$;
+
+-- cancel: at once, or with the result of the attempt under way (a 2xx is still delivered).
+create function posthaste.cancel(p_tenant text, p_delivery text)
+returns table (delivery text, state text, generation int, n int) language plpgsql as $$
+declare
+  v_endpoint text;
+begin
+  select w.endpoint into v_endpoint from posthaste.work w where w.delivery = p_delivery and w.tenant = p_tenant;
+  if v_endpoint is not null then
+    perform posthaste.lock_endpoints(array[v_endpoint]);
+    update posthaste.work w set cancel_requested = true where w.delivery = p_delivery and w.tenant = p_tenant;
+    perform posthaste.finish(array[p_delivery]);
+  end if;
+  return query
+  select w.delivery, w.state, w.generation, w.n from posthaste.work w where w.delivery = p_delivery and w.tenant = p_tenant
+  union all
+  select d.id, d.state, d.generation, d.n from posthaste.deliveries d where d.id = p_delivery and d.tenant = p_tenant;
+end $$;
+
+-- An event again to every endpoint: ended deliveries are replayed, unfinished ones hurried, and endpoints that
+-- subscribe now but had no delivery get one. No row when the event does not exist or has not been fanned out yet.
+create function posthaste.resend_event(p_tenant text, p_event text, p_event_at timestamptz)
+returns table (delivery text, state text, generation int, n int) language plpgsql as $$
+declare
+  v_delivery text;
+  v_now timestamptz := posthaste.now_ms();
+begin
+  for v_delivery in
+    select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state in ('active', 'paused')
+    where w.tenant = p_tenant and w.event = p_event
+    union
+    select d.id from posthaste.deliveries d join posthaste.endpoints e on e.id = d.endpoint and e.state in ('active', 'paused')
+    where d.tenant = p_tenant and d.event = p_event
+    order by 1
+  loop
+    return query select * from posthaste.resend(p_tenant, v_delivery);
+  end loop;
+  return query
+  insert into posthaste.work (delivery, tenant, endpoint, event, event_at, event_type, sequence, created_at, shard,
+    kind, lane, state, due_at, deadline, scan_at)
+  select 'dlv_' || posthaste.id_time(v_now) || posthaste.id_random(), p_tenant, e.id, p_event, p_event_at, v.type, f.sequence, v_now, t.shard,
+    'replay', 'bulk', 'ready', v_now, v_now + e.deadline_ms * interval '1 millisecond', v_now
+  from posthaste.events v
+  join posthaste.event_fanouts f on f.tenant = v.tenant and f.event_at = v.created_at and f.event = v.id
+  join posthaste.tenants t on t.id = v.tenant
+  join posthaste.endpoints e on e.tenant = v.tenant and e.state in ('active', 'paused') and (e.event_types is null or v.type = any (e.event_types))
+  where v.tenant = p_tenant and v.created_at = p_event_at and v.id = p_event
+    and not exists (select from posthaste.work w where w.tenant = p_tenant and w.event = p_event and w.endpoint = e.id)
+    and not exists (select from posthaste.deliveries d where d.tenant = p_tenant and d.event = p_event and d.endpoint = e.id)
+  returning work.delivery, work.state, work.generation, work.n;
+end $$;

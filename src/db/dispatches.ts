@@ -1,0 +1,65 @@
+/** Groups: their lane, their lease on life, their end. */
+import type { Db } from './pool.ts';
+
+/** Says that the group's activity lives. False when the group was dissolved meanwhile. */
+export async function renewDispatch(db: Db, dispatch: string, aliveMs: number): Promise<boolean> {
+  const result = await db.query({
+    name: 'renew_dispatch',
+    text: `update posthaste.dispatches set alive_until = clock_timestamp() + $2 * interval '1 millisecond' where id = $1`,
+    values: [dispatch, aliveMs],
+  });
+  return result.rowCount === 1;
+}
+
+/** Ends groups: by id, or (ids null) all of the shards past their alive_until. Members become rows alone. */
+export async function dissolve(
+  db: Db,
+  shards: readonly number[],
+  ids: readonly string[] | null,
+  graceMs: number,
+): Promise<{ id: string; members: number }[]> {
+  const result = await db.query({
+    name: 'dissolve',
+    text: `select id, members from posthaste.dissolve($1, $2, $3 * interval '1 millisecond')`,
+    values: [shards, ids, graceMs],
+  });
+  return result.rows;
+}
+
+/** First attempts not yet made, per group and tenant, of these groups and single deliveries. For the bound. */
+export async function countUnfinished(
+  db: Db,
+  dispatches: readonly string[],
+  singles: readonly string[],
+): Promise<{ dispatch: string | null; delivery: string | null; tenant: string; rows: number }[]> {
+  const result = await db.query({
+    name: 'count_unfinished',
+    text: `select w.dispatch, null as delivery, w.tenant, count(*) as rows from posthaste.work w
+        where w.dispatch = any ($1) and w.lane = 'first' group by w.dispatch, w.tenant
+      union all
+      select null, w.delivery, w.tenant, 1 from posthaste.work w where w.delivery = any ($2) and w.lane = 'first'`,
+    values: [dispatches, singles],
+  });
+  return result.rows;
+}
+
+/** Groups of these shards that still live: what a new shard owner starts from. */
+export async function livingDispatches(db: Db, shards: readonly number[]): Promise<string[]> {
+  const result = await db.query({
+    name: 'living_dispatches',
+    text: `select id from posthaste.dispatches where shard = any ($1) and lane = 'first' and alive_until > clock_timestamp()`,
+    values: [shards],
+  });
+  return result.rows.map((row) => row.id);
+}
+
+/** The delivery's workflow is going away (cancelled in Temporal): the row waits alone from now on. */
+export async function disown(db: Db, delivery: string): Promise<void> {
+  await db.query({
+    name: 'disown',
+    text: `update posthaste.work set workflow = false, scans = 0,
+        scan_at = case when state = 'sending' then claim_until + interval '15 seconds' else greatest(due_at, clock_timestamp()) end
+      where delivery = $1 and workflow`,
+    values: [delivery],
+  });
+}

@@ -1,0 +1,63 @@
+/** The connection pool, and the type parsers that every statement relies on. Only src/db may import pg. */
+import pg from 'pg';
+
+// bigint columns are sequence numbers, tokens and counts: far below 2^53. Versions of events, which a producer may
+// choose freely, are read as text.
+const parsers = new pg.TypeOverrides();
+parsers.setTypeParser(20, Number);
+
+export type Pool = pg.Pool;
+export type Client = pg.PoolClient;
+export type Db = Pool | Client;
+
+export interface PoolOptions {
+  max?: number;
+  applicationName?: string;
+  onError?: (error: Error) => void;
+}
+
+/** A pool whose broken idle connections are reported, not thrown. */
+export function createPool(connectionString: string, options: PoolOptions = {}): Pool {
+  const pool = new pg.Pool({
+    connectionString,
+    max: options.max ?? 10,
+    application_name: options.applicationName ?? 'posthaste',
+    types: parsers,
+    connectionTimeoutMillis: 5_000,
+    keepAlive: true,
+    // A transaction of ours never waits on JavaScript for long; a stuck one must not hold locks.
+    options: '-c idle_in_transaction_session_timeout=2000 -c jit=off',
+  });
+  pool.on('error', (error) => options.onError?.(error));
+  return pool;
+}
+
+/** Runs `work` in one transaction on one connection; rolls back when it throws. */
+export async function withTransaction<T>(pool: Pool, work: (client: Client) => Promise<T>): Promise<T> {
+  const client = await pool.connect();
+  let broken: Error | undefined;
+  try {
+    await client.query('begin');
+    const result = await work(client);
+    await client.query('commit');
+    return result;
+  } catch (error) {
+    await client.query('rollback').catch((rollbackError: Error) => {
+      broken = rollbackError;
+    });
+    throw error;
+  } finally {
+    client.release(broken);
+  }
+}
+
+/** True for errors that mean "PostgreSQL can't be reached or is restarting": try again later, nothing is wrong. */
+export function isUnreachable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = (error as { code?: string }).code ?? '';
+  if (/^(08|57P0|53300)/.test(code)) return true;
+  if (/^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|ENETUNREACH|ENOENT)$/.test(code)) return true;
+  return /Connection terminated|connection timeout|timeout exceeded when trying to connect|not queryable|Client was closed/i.test(
+    error.message,
+  );
+}
