@@ -141,3 +141,21 @@ function classifyExchange(fault: Fault): OutcomeClass {
   }
   return 'reset';
 }
+
+/**
+ * The class of a proxy's refusal to CONNECT.
+ * @param deniedBecause text of `x-smokescreen-error`; null when the header is missing.
+ * Source: Smokescreen: 407 for a denied address, 502 for DNS and dial failures, 504 for a dial timeout, 429 and
+ * 503 for its own limits.
+ */
+export function classifyProxy(status: number, deniedBecause: string | null): OutcomeClass {
+  if (status === 407) return deniedBecause === null ? 'proxy_refused' : 'blocked_address';
+  if (status === 504) return 'connect_timeout';
+  if (status !== 502) return 'proxy_unavailable';
+  const text = deniedBecause ?? '';
+  if (/no such host|nxdomain|not found/i.test(text)) return 'dns_not_found';
+  if (/server misbehaving|lookup|dns/i.test(text)) return 'dns_temporary';
+  if (/refused/i.test(text)) return 'connect_refused';
+  if (/unreachable|no route/i.test(text)) return 'connect_unreachable';
+  return /time(?:d )?out/i.test(text) ? 'connect_timeout' : 'proxy_upstream';
+}

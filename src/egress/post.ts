@@ -2,8 +2,18 @@
  * One signed POST to a hostile network: the only way Posthaste touches a customer's server.
  * Called by the sending activities with a complete head and the exact body. Times are milliseconds unless said.
  */
+import { networkInterfaces } from 'node:os';
+import { LRUCache } from 'lru-cache';
 import type { EgressAllow } from '../domain/addresses.ts';
+import { comparableAddress } from '../domain/addresses.ts';
 import type { OutcomeClass, Phase } from '../domain/classes.ts';
+import { OUTCOME_CLASSES } from '../domain/classes.ts';
+import { requestHeadBytes } from '../domain/headers.ts';
+import { Attempt, type AttemptContext } from './attempt.ts';
+import { Pools } from './pool.ts';
+import { parseProxy } from './proxy.ts';
+import { createResolver } from './resolver.ts';
+import { createTargets } from './target.ts';
 import type { TlsProfile } from './tls.ts';
 
 /** One attempt. */
@@ -92,9 +102,137 @@ export interface EgressOptions {
   readonly proxy?: string | undefined;
   /** Name servers `address[:port]`; without them those of the system. */
   readonly dnsServers?: readonly string[] | undefined;
+  /** Sockets at once, default 4,096. */
+  readonly maxSockets?: number | undefined;
+  /** For TCP and TLS together, default 5,000. */
+  readonly connectTimeoutMs?: number | undefined;
+  /** Public addresses of our own machines and load balancers, refused; default: those of the interfaces. */
+  readonly ownAddresses?: readonly string[] | undefined;
 }
 
-/** Makes the one egress of a process. */
-export function createEgress(_options: EgressOptions): Egress {
-  throw new Error('not built yet');
+/** Sockets at once in this process; further posts queue within their deadlines. */
+const MAX_SOCKETS = 4_096;
+const CONNECT_MS = 5_000;
+const MAX_TLS_SESSIONS = 1_000;
+
+/**
+ * Makes the egress of a process. Environment proxies and global dispatchers have no effect on it. A change of
+ * policy means a new egress: the old one takes its sockets with it.
+ * @throws Error when the proxy URL or a name server cannot be parsed.
+ */
+export function createEgress(options: EgressOptions): Egress {
+  const targets = createTargets(options.allow);
+  const resolver = createResolver(options.dnsServers);
+  const pools = new Pools({
+    maxSockets: options.maxSockets ?? MAX_SOCKETS,
+    maxColdIdle: 128,
+    maxHotIdle: 2_000,
+  });
+  const context: AttemptContext = {
+    pools,
+    dial: {
+      allow: options.allow,
+      resolver,
+      proxy: options.proxy ? parseProxy(options.proxy) : undefined,
+      ownAddresses: options.ownAddresses ? comparable(options.ownAddresses) : interfaceAddresses(),
+      connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_MS,
+      sessions: new LRUCache({ max: MAX_TLS_SESSIONS }),
+    },
+    running: new Set(),
+    freshRetries: 0,
+  };
+  const listeners = createListeners();
+  let posts = 0;
+  let closed = false;
+
+  return {
+    post(input) {
+      posts++;
+      const target = targets(input.url);
+      if (!target.ok) return Promise.resolve(refused(input, 'invalid_url', 'policy', target.reason));
+      if (closed || input.signal?.aborted)
+        return Promise.resolve(refused(input, 'cancelled', 'queued', null));
+      const key = `${input.tenant}\n${input.endpoint}\n${input.tls?.id ?? ''}\n${target.origin}`;
+      return new Promise((resolve) => {
+        const headers = flatHeaders(input.headers);
+        const headBytes = requestHeadBytes(target.path, target.authority, input.headers, input.body.length);
+        const pool = pools.get(key, input.revision);
+        const attempt = new Attempt(context, input, target, pool, headers, headBytes, resolve);
+        if (input.signal) listeners.add(input.signal, attempt);
+        attempt.start();
+      });
+    },
+    async close() {
+      closed = true;
+      for (const attempt of context.running) attempt.cancel();
+      pools.destroyAll();
+      resolver.close();
+    },
+    stats() {
+      const { opened, ...gauges } = pools.stats();
+      const { cached, queries } = resolver.stats();
+      const counters = { posts, connectionsOpened: opened, freshRetries: context.freshRetries };
+      return { ...gauges, ...counters, dnsCached: cached, dnsQueries: queries };
+    },
+  };
+}
+
+function flatHeaders(headers: PostInput['headers']): string[] {
+  const flat: string[] = [];
+  for (let i = 0; i < headers.length; i++) {
+    const [name, value] = headers[i] as readonly [string, string];
+    flat.push(name, value);
+  }
+  return flat;
+}
+
+/** The result of an attempt that never began. */
+function refused(input: PostInput, outcome: OutcomeClass, phase: Phase, reason: string | null): PostResult {
+  return {
+    class: outcome,
+    phase,
+    written: false,
+    status: null,
+    startedAt: Date.now(),
+    durationMs: 0,
+    timings: { dnsMs: null, connectMs: null, tlsMs: null, ttfbMs: null },
+    responseHeaders: [],
+    responseBody: Buffer.alloc(0),
+    responseBodyText: '',
+    responseTruncated: false,
+    retryAfter: null,
+    headBytes: requestHeadBytes('/', '', input.headers, input.body.length),
+    reusedSocket: false,
+    freshRetry: false,
+    error: reason ?? OUTCOME_CLASSES[outcome].meaning,
+  };
+}
+
+/** One listener per signal, however many attempts share it. */
+function createListeners(): { add(signal: AbortSignal, attempt: Attempt): void } {
+  const groups = new WeakMap<AbortSignal, Set<Attempt>>();
+  return {
+    add(signal, attempt) {
+      let group = groups.get(signal);
+      if (!group) {
+        const members = new Set<Attempt>();
+        group = members;
+        groups.set(signal, members);
+        signal.addEventListener('abort', () => {
+          for (const member of members) if (!member.settled) member.cancel();
+        });
+      }
+      group.add(attempt);
+      attempt.signalGroup = group;
+    },
+  };
+}
+
+function comparable(addresses: readonly string[]): ReadonlySet<string> {
+  return new Set(addresses.map((address) => comparableAddress(address) ?? address));
+}
+
+function interfaceAddresses(): ReadonlySet<string> {
+  const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  return comparable(all.map((entry) => entry.address));
 }

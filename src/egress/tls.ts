@@ -5,7 +5,7 @@
  */
 import { createHash, X509Certificate } from 'node:crypto';
 import type { SecureContext } from 'node:tls';
-import { createSecureContext, rootCertificates } from 'node:tls';
+import { createSecureContext, getCACertificates } from 'node:tls';
 import { LRUCache } from 'lru-cache';
 
 /** PEM texts of one endpoint. Build it with tlsProfile and keep it as long as the endpoint's revision. */
@@ -84,7 +84,7 @@ export function secureContext(profile: TlsProfile | undefined): SecureContext {
     context = createSecureContext({
       minVersion: 'TLSv1.2',
       // Giving `ca` replaces the system roots, hence both.
-      ...(profile?.ca ? { ca: [...rootCertificates, profile.ca] } : {}),
+      ...(profile?.ca ? { ca: [...getCACertificates(), profile.ca] } : {}),
       ...(profile?.cert && profile.key ? { cert: profile.cert, key: profile.key } : {}),
     });
   } catch {
