@@ -1,0 +1,20 @@
+/** What the activities are given by src/main.ts. */
+import type { Pool } from '../db/pool.ts';
+import type { LoadedDelivery } from '../db/load.ts';
+import type { Starter } from '../temporal/starter.ts';
+import type { Log } from '../log.ts';
+import type { Living } from './living.ts';
+import type { MemberOutcome, Sender } from './sender.ts';
+
+export interface ActivityDeps {
+  db: Pool;
+  sender: Sender;
+  starter: Starter;
+  living: Living;
+  grouping: 'auto' | 'never';
+  log: Log;
+  /** Aborts when this process stops: no new claims after that. */
+  stopping: AbortSignal;
+  /** Every recorded attempt passes here: metrics, the canonical log line, disabling after 410, fairness costs. */
+  observe(row: LoadedDelivery, outcome: MemberOutcome & { kind: 'recorded' }): void;
+}

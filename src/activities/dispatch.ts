@@ -1,0 +1,79 @@
+/**
+ * attemptDispatch: one attempt of every member of a group. Called by src/workflows/dispatch.ts; calls sender.ts.
+ *
+ * The activity renews the group's lease (dispatches.alive_until) while it lives. Members that failed wait in their
+ * own workflow, started here at once, or as rows. Whatever is left at the end (no slot, process stopping, claimed by
+ * a lost worker) becomes a row alone when the group is dissolved.
+ */
+import { Context } from '@temporalio/activity';
+import { dissolve, renewDispatch } from '../db/dispatches.ts';
+import { type LoadedDelivery, loadDispatch } from '../db/load.ts';
+import { finish, park } from '../db/verbs.ts';
+import type { DispatchResult } from '../workflows/contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { MemberOutcome } from './sender.ts';
+
+export const DISPATCH_ALIVE_MS = 30_000;
+const RENEW_MS = 8_000;
+const REAP_GRACE_MS = 15_000;
+/** In a shared group a member waits a second for a slot; a group of one endpoint is paced by that endpoint's cap. */
+const PATIENCE_MS = { first: 1_000, retry: 1_000, bulk: 1_000, held: 20_000 } as const;
+
+export async function attemptDispatch(deps: ActivityDeps, input: { dispatchId: string }): Promise<DispatchResult> {
+  const { dispatchId } = input;
+  const context = Context.current();
+  deps.starter.began(context.info.workflowExecution?.workflowId ?? '');
+  const rows = await loadDispatch(deps.db, dispatchId);
+  const result: DispatchResult = { delivered: 0, failed: 0, left: 0 };
+  const over = new AbortController();
+  const stop = AbortSignal.any([deps.stopping, context.cancellationSignal, over.signal]);
+  const beat = setInterval(() => context.heartbeat(), 5_000);
+  const renew = setInterval(() => {
+    // Dissolved by the scanner (this process was cut off for too long): someone else goes on.
+    renewDispatch(deps.db, dispatchId, DISPATCH_ALIVE_MS).then((alive) => alive || over.abort(), () => {});
+  }, RENEW_MS);
+  try {
+    if (!(await renewDispatch(deps.db, dispatchId, DISPATCH_ALIVE_MS))) return result;
+    const ready = rows.filter((row) => row.state !== 'sending');
+    const lane = ready[0]?.lane ?? 'first';
+    const ending: string[] = [];
+    const parking: string[] = [];
+    const starts: Promise<unknown>[] = [];
+    const ownWorkflow = (row: LoadedDelivery): boolean =>
+      deps.grouping === 'never' || (deps.living.reserve() && deps.starter.budget.take('single', performance.now()));
+
+    const onOutcome = (row: LoadedDelivery, outcome: MemberOutcome): void => {
+      switch (outcome.kind) {
+        case 'recorded':
+          deps.observe(row, outcome);
+          if (outcome.state === 'delivered') result.delivered++;
+          else result.failed++;
+          if (outcome.state === 'retrying' && outcome.workflow) {
+            starts.push(deps.starter.startDelivery(row, { generation: row.generation, dueAt: outcome.dueAtMs! }));
+          }
+          break;
+        case 'refused':
+          result.left++;
+          if (outcome.verdict === 'expired' || outcome.verdict === 'cancelled' || outcome.verdict === 'disabled') ending.push(row.delivery);
+          else if (outcome.verdict === 'held') parking.push(row.delivery);
+          break;
+        case 'denied':
+          result.left++;
+          parking.push(row.delivery);
+          break;
+        case 'left':
+          result.left++;
+          break;
+      }
+    };
+    await deps.sender.send(ready, { patienceMs: PATIENCE_MS[lane], ownWorkflow, stop }, onOutcome);
+    if (ending.length > 0) await finish(deps.db, ending);
+    if (parking.length > 0) await park(deps.db, parking);
+    await Promise.all(starts);
+    await dissolve(deps.db, [], [dispatchId], REAP_GRACE_MS);
+    return result;
+  } finally {
+    clearInterval(beat);
+    clearInterval(renew);
+  }
+}

@@ -1,0 +1,106 @@
+/**
+ * Writes attempts in batches, one recorder per process. Called by sender.ts with every answered request.
+ *
+ * Group commit: while one batch is being written the next one collects, so that a lone attempt is written at once
+ * and a thousand share a few calls. Nothing a receiver answered is dropped while this process lives: when PostgreSQL
+ * is away, batches wait and are written on its return (the claim's token is still valid then; the reaper gives
+ * workers 15 s for it).
+ */
+import { isUnreachable, type Pool } from '../db/pool.ts';
+import { type AttemptRecord, type Recorded, record } from '../db/verbs.ts';
+import type { Log } from '../log.ts';
+
+const MAX_BATCH = 200;
+const MAX_WRITERS = 2;
+const MAX_DELAY_MS = 5;
+
+export interface Recorder {
+  /** Resolves when written. Rejects only when the row itself can't be written (a bug), never for an outage. */
+  add(entry: AttemptRecord): Promise<Recorded>;
+  /** Starts writing what has collected, without waiting for more. */
+  flush(): void;
+  /** Attempts not yet written. */
+  waiting(): number;
+  /** Resolves when everything added so far is written. */
+  drain(): Promise<void>;
+}
+
+interface Entry {
+  record: AttemptRecord;
+  resolve: (recorded: Recorded) => void;
+  reject: (error: unknown) => void;
+}
+
+export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
+  let queue: Entry[] = [];
+  let writers = 0;
+  let unwritten = 0;
+  let timer: NodeJS.Timeout | undefined;
+  let idle: (() => void)[] = [];
+
+  const start = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+    while (queue.length > 0 && writers < MAX_WRITERS) {
+      const batch = queue.slice(0, MAX_BATCH);
+      queue = queue.slice(MAX_BATCH);
+      writers++;
+      void write(batch).finally(() => {
+        writers--;
+        unwritten -= batch.length;
+        if (unwritten === 0) {
+          for (const done of idle) done();
+          idle = [];
+        }
+        start();
+      });
+    }
+  };
+
+  const write = async (batch: Entry[]): Promise<void> => {
+    for (let wait = 100; ; wait = Math.min(2_000, wait * 2)) {
+      try {
+        const answers = await record(deps.db, batch.map((entry) => entry.record));
+        const byDelivery = new Map(answers.map((answer) => [answer.delivery, answer]));
+        for (const entry of batch) {
+          entry.resolve(byDelivery.get(entry.record.delivery) ?? { delivery: entry.record.delivery, state: 'stale', due_at: null });
+        }
+        return;
+      } catch (error) {
+        if (!isUnreachable(error) && !isTransient(error)) return writeSingly(batch, error);
+        deps.log.warn({ err: error, attempts: batch.length }, 'PostgreSQL is away; answered attempts wait to be recorded');
+        await new Promise((resolve) => setTimeout(resolve, wait));
+      }
+    }
+  };
+
+  /** One bad row must not take its neighbours along. */
+  const writeSingly = async (batch: Entry[], cause: unknown): Promise<void> => {
+    if (batch.length === 1) {
+      deps.log.error({ err: cause, delivery: batch[0]!.record.delivery }, 'an attempt could not be recorded; its claim will expire');
+      batch[0]!.reject(cause);
+      return;
+    }
+    for (const entry of batch) await write([entry]);
+  };
+
+  return {
+    add(entry) {
+      return new Promise<Recorded>((resolve, reject) => {
+        queue.push({ record: entry, resolve, reject });
+        unwritten++;
+        if (queue.length >= MAX_BATCH) start();
+        else if (writers === 0) timer ??= setTimeout(start, queue.length === 1 && unwritten === 1 ? 0 : MAX_DELAY_MS);
+      });
+    },
+    flush: start,
+    waiting: () => unwritten,
+    drain: () => (unwritten === 0 ? Promise.resolve() : new Promise((resolve) => idle.push(resolve))),
+  };
+}
+
+/** Deadlocks and serialization failures are tried again as they are. */
+function isTransient(error: unknown): boolean {
+  const code = (error as { code?: string }).code;
+  return code === '40P01' || code === '40001' || code === '55P03' || code === '57014';
+}

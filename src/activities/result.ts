@@ -1,0 +1,67 @@
+/** From a request's result to what is written: class → decision → attempt record. Called by sender.ts; no I/O. */
+import type { LoadedDelivery } from '../db/load.ts';
+import type { AttemptRecord, ClaimAnswer } from '../db/verbs.ts';
+import type { OutcomeClass } from '../domain/classes.ts';
+import { decide } from '../domain/decide.ts';
+import { parseRetryAfter } from '../domain/retry-after.ts';
+import { DEFAULT_POLICY } from '../domain/retry-policy.ts';
+import type { PostResult } from '../egress/post.ts';
+import { newId } from '../ids.ts';
+import type { PreparedEndpoint } from './prepare.ts';
+
+export interface ResultFacts {
+  row: LoadedDelivery;
+  endpoint: PreparedEndpoint | undefined; // undefined: could not be prepared
+  claimed: ClaimAnswer;
+  result: PostResult | undefined;
+  logged: string;
+  bytes: number;
+  nowMs: number; // database-corrected
+  ownWorkflow: (delivery: LoadedDelivery) => boolean;
+}
+
+export function classifyResult(facts: ResultFacts): { record: AttemptRecord; class: OutcomeClass } {
+  const { row, endpoint, claimed, result, nowMs } = facts;
+  const outcomeClass: OutcomeClass = result?.class ?? 'local';
+  const decision = decide({
+    delivery: row.delivery,
+    n: claimed.n!,
+    step: row.step,
+    burned: row.burned,
+    class: outcomeClass,
+    retryAfterSeconds: result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs),
+    nowMs,
+    deadlineMs: row.deadline.getTime(),
+    resumeAtMs: row.resume_at?.getTime() ?? null,
+    policy: endpoint?.policy ?? DEFAULT_POLICY,
+  });
+  const startedAtMs = nowMs - (result?.durationMs ?? 0);
+  const record: AttemptRecord = {
+    id: newId('att', startedAtMs),
+    delivery: row.delivery,
+    endpoint: row.endpoint,
+    token: claimed.token!,
+    n: claimed.n!,
+    outcome: decision.outcome,
+    reason: decision.outcome === 'dead' ? decision.reason : null,
+    due_at: decision.outcome === 'retrying' ? new Date(decision.dueMs).toISOString() : null,
+    step: decision.step,
+    burned: decision.burned,
+    workflow: decision.outcome === 'retrying' && facts.ownWorkflow(row),
+    started_at: new Date(startedAtMs).toISOString(),
+    duration_ms: result?.durationMs ?? 0,
+    status: result?.status ?? null,
+    class: outcomeClass,
+    phase: result?.phase ?? 'policy',
+    error: result === undefined ? 'The endpoint could not be prepared: a sealed value did not open.' : result.error,
+    request_url: endpoint?.row.url ?? '',
+    request_headers: facts.logged,
+    request_bytes: facts.bytes,
+    head_bytes: result?.headBytes ?? null,
+    response_headers: result === undefined || result.status === null ? null : JSON.stringify(result.responseHeaders),
+    response_body: result === undefined || result.status === null ? null : result.responseBody.toString('base64'),
+    response_truncated: result?.responseTruncated ?? false,
+    fresh_retry: result?.freshRetry ?? false,
+  };
+  return { record, class: outcomeClass };
+}

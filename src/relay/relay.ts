@@ -1,0 +1,206 @@
+/**
+ * The relay: outbox rows → deliveries → workflows. One loop per process over the shards it holds.
+ *
+ *   discover (discovery.ts) → whose turn (domain/fairness.ts) → fan out (one transaction) → start workflows
+ *
+ * While single starts last, each delivery gets its own workflow delivery/<id>; when they run out, everything ready
+ * becomes one dispatch/<id> group at the next group token. A crash between the fan-out and the start leaves rows and
+ * a group nobody works on: the scanner (scanner.ts) finds them. Follow a delivery: src/workflows/delivery.ts next.
+ */
+import { EventEmitter, once } from 'node:events';
+import { type FannedOut, fanOut, type Position } from '../db/outbox.ts';
+import { isUnreachable, type Pool } from '../db/pool.ts';
+import { type Deficits, pickTurns } from '../domain/fairness.ts';
+import { newId } from '../ids.ts';
+import type { Log } from '../log.ts';
+import type { Starter } from '../temporal/starter.ts';
+import { type Bound, createBound } from './bound.ts';
+import { createDiscovery, type Discovery } from './discovery.ts';
+import { createLeases, type Leases, RENEW_MS } from './leases.ts';
+
+export interface RelayOptions {
+  db: Pool;
+  starter: Starter;
+  log: Log;
+  grouping: 'auto' | 'never';
+  processId: string;
+  roles: string;
+  /** Expected worker time per event of a tenant, ms; learnt from attempts of this process. */
+  costOf: (tenant: string) => number;
+  weightOf?: (tenant: string) => number;
+}
+
+export interface Relay {
+  run(): Promise<void>;
+  /** New events are committed: look at once. */
+  poke(): void;
+  stop(): Promise<void>;
+  leases: Leases;
+  stats(): { shards: number; waitingTenants: number; waitingEvents: number; unfinished: number };
+}
+
+const BOUND = 4_000;
+const GROUP_SIZE = 500;
+const POLL_MIN_MS = 20;
+const POLL_MAX_MS = 250;
+const ALIVE_MS = 30_000;
+const BOUND_REFRESH_MS = 50;
+const REDISCOVER_MS = 60_000;
+
+export function createRelay(options: RelayOptions): Relay {
+  const { db, starter, log } = options;
+  const leases = createLeases(db, options.processId, options.roles);
+  const discovery = createDiscovery(db);
+  const bound = createBound(db, BOUND);
+  const deficits: Deficits = new Map();
+  const fanOuts = new Map<string, number>(); // deliveries per event, moving average per tenant
+  const poked = new EventEmitter();
+  let pending = false;
+  let stopping = false;
+  let lastServed = '';
+  let idleMs = POLL_MIN_MS;
+  let boundAt = 0;
+  let leasesAt = Number.NEGATIVE_INFINITY;
+  let rediscoverAt = performance.now() + REDISCOVER_MS;
+
+  const poke = (): void => {
+    pending = true;
+    poked.emit('poke');
+  };
+
+  /** One turn of the loop; answers how long to wait before the next, 0 for at once. */
+  const turn = async (): Promise<number> => {
+    const now = performance.now();
+    if (now - leasesAt >= RENEW_MS) {
+      if (await leases.tick()) {
+        const shards = leases.held().map((lease) => lease.shard);
+        discovery.setShards(shards);
+        await bound.adopt(shards);
+      }
+      leasesAt = now;
+    }
+    if (leases.held().length === 0 || !leases.valid()) return POLL_MAX_MS;
+    if (now >= rediscoverAt && discovery.waiting().size === 0) {
+      discovery.rewind(); // heals what a lost race could have hidden; one walk over an almost empty table
+      rediscoverAt = now + REDISCOVER_MS;
+    }
+    const full = await discovery.poll();
+    if (discovery.waiting().size === 0) {
+      idleMs = Math.min(POLL_MAX_MS, idleMs * 1.2);
+      return full ? 0 : idleMs;
+    }
+    idleMs = POLL_MIN_MS;
+    if (!starter.available()) return POLL_MAX_MS;
+    if (bound.unfinished() > 0 && now - boundAt >= BOUND_REFRESH_MS) {
+      await bound.refresh();
+      boundAt = now;
+    }
+    if (bound.room() < 1) return BOUND_REFRESH_MS;
+    return fanOutTurn(discovery, bound);
+  };
+
+  const fanOutTurn = async (waiting: Discovery, room: Bound): Promise<number> => {
+    const now = performance.now();
+    const singles = options.grouping === 'never' ? GROUP_SIZE : starter.budget.available('single', now);
+    const ready = [...waiting.waiting().values()].reduce((sum, t) => sum + t.waiting * fanOutOf(t.tenant), 0);
+    const single = options.grouping === 'never' || ready <= singles;
+    if (!single && !starter.budget.take('group', now)) {
+      return Math.min(POLL_MIN_MS, Math.max(1, starter.budget.waitMs('group', now)));
+    }
+    const turns = pickTurns(queues(waiting, room), deficits, Math.min(GROUP_SIZE, room.room()));
+    if (turns.length === 0) return BOUND_REFRESH_MS;
+    lastServed = turns.at(-1)!.tenant;
+    const taken = await fanOut(db, {
+      leases: leases.held(),
+      tenants: turns.map(({ tenant, events }) => ({ tenant, after: waiting.waiting().get(tenant)!.after, limit: events })),
+      dispatch: newId('dsp'),
+      singles: single ? singles : 0,
+      aliveMs: ALIVE_MS,
+    });
+    account(turns, taken, waiting, room);
+    start(taken);
+    return 0;
+  };
+
+  const fanOutOf = (tenant: string): number => Math.max(0.2, fanOuts.get(tenant) ?? 1);
+
+  /** Waiting tenants beginning after the one served last, so that turns rotate. */
+  const queues = (waiting: Discovery, room: Bound) => {
+    const all = [...waiting.waiting().values()].sort((a, b) => (a.tenant < b.tenant ? -1 : 1));
+    const first = all.findIndex((t) => t.tenant > lastServed);
+    const turned = first > 0 ? [...all.slice(first), ...all.slice(0, first)] : all;
+    return turned.map((t) => ({
+      tenant: t.tenant,
+      waiting: t.waiting,
+      weight: options.weightOf?.(t.tenant) ?? 1,
+      costMs: options.costOf(t.tenant) * fanOutOf(t.tenant),
+      fanOut: fanOutOf(t.tenant),
+      room: room.roomOf(t.tenant),
+    }));
+  };
+
+  const account = (turns: readonly { tenant: string; events: number }[], taken: FannedOut, waiting: Discovery, room: Bound): void => {
+    const byTenant = new Map(taken.tenants.map((t) => [t.tenant, t]));
+    const perTenant = new Map<string, number>();
+    for (const { tenant, events } of turns) {
+      const got = byTenant.get(tenant);
+      const last: Position | null = got === undefined ? null : { xid: got.xid, seq: got.seq };
+      waiting.took(tenant, got?.events ?? 0, last, events);
+      if (got === undefined) continue;
+      perTenant.set(tenant, got.deliveries);
+      fanOuts.set(tenant, fanOutOf(tenant) * 0.8 + (got.deliveries / got.events) * 0.2);
+    }
+    room.add({ dispatches: taken.dispatches.map((d) => d.id), deliveries: taken.deliveries.map((d) => d.delivery), perTenant });
+  };
+
+  /** Not awaited: the next fan-out goes on meanwhile. The bound keeps what is started and unfinished small. */
+  const start = (taken: FannedOut): void => {
+    for (const group of taken.dispatches) void starter.startDispatch(group.id, 'first', group.members);
+    for (const delivery of taken.deliveries) {
+      starter.budget.take('single', performance.now());
+      void starter.startDelivery(delivery, { generation: 1 });
+    }
+  };
+
+  let running: Promise<void> = Promise.resolve();
+  const loop = async (): Promise<void> => {
+    while (!stopping) {
+      let wait: number;
+      try {
+        wait = await turn();
+      } catch (error) {
+        if ((error as { code?: string }).code === 'PHFEN') leasesAt = Number.NEGATIVE_INFINITY;
+        else if (!isUnreachable(error)) log.error({ err: error }, 'a relay turn failed; trying again');
+        else log.warn({ err: error }, 'PostgreSQL is away; the relay tries again');
+        wait = (error as { code?: string }).code === 'PHFEN' ? POLL_MIN_MS : 500;
+      }
+      if (stopping) break;
+      if (wait > 0 && !pending) {
+        const timeout = AbortSignal.timeout(Math.ceil(wait));
+        await once(poked, 'poke', { signal: timeout }).catch(() => {});
+      }
+      pending = false;
+    }
+  };
+
+  return {
+    leases,
+    poke,
+    run() {
+      running = loop();
+      return running;
+    },
+    async stop() {
+      stopping = true;
+      poke();
+      await running;
+      await leases.release().catch((error: unknown) => log.warn({ err: error }, 'shard leases could not be given up; they run out in 6 s'));
+    },
+    stats: () => ({
+      shards: leases.held().length,
+      waitingTenants: discovery.waiting().size,
+      waitingEvents: [...discovery.waiting().values()].reduce((sum, t) => sum + t.waiting, 0),
+      unfinished: bound.unfinished(),
+    }),
+  };
+}

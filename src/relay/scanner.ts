@@ -1,0 +1,153 @@
+/**
+ * The scanner: every second, for the shards this process holds, it gives what lost its owner a new one. Rows that
+ * wait without a workflow, workflows that vanished or overslept, groups whose worker died, claims nobody will record,
+ * deadlines that passed. It is the only caller of reap. Everything it does is safe to repeat.
+ */
+import { dissolve } from '../db/dispatches.ts';
+import { isUnreachable, type Pool } from '../db/pool.ts';
+import { regroup, regroupHeld, scanAdopt, scanDue, scanFinish, scanLater, scanWake } from '../db/scan.ts';
+import { reap } from '../db/verbs.ts';
+import { newId } from '../ids.ts';
+import type { Log } from '../log.ts';
+import type { Starter } from '../temporal/starter.ts';
+import type { Lane } from '../workflows/contract.ts';
+import type { Leases } from './leases.ts';
+
+export interface ScannerOptions {
+  db: Pool;
+  starter: Starter;
+  leases: Leases;
+  grouping: 'auto' | 'never';
+  log: Log;
+  /** Room in the living budget: rows that may get a workflow of their own now. */
+  livingRoom: () => number;
+  onReaped?: (delivery: string) => void;
+}
+
+export interface Scanner {
+  run(): Promise<void>;
+  /** Something is due now (a resend, a cancel): scan without waiting for the second. */
+  poke(): void;
+  stop(): Promise<void>;
+}
+
+const EVERY_MS = 1_000;
+const LIMIT = 2_000;
+const ALIVE_MS = 30_000;
+/** A claim is reaped this long after it expired, and only after as much uninterrupted contact with the database. */
+export const REAP_GRACE_MS = 15_000;
+const LANES: readonly Lane[] = ['first', 'retry', 'bulk'];
+
+export function createScanner(options: ScannerOptions): Scanner {
+  const { db, starter, leases, log } = options;
+  let stopping = false;
+  let pending = false;
+  let wake: () => void = () => {};
+  let contactSince: number | null = null;
+
+  const scan = async (): Promise<boolean> => {
+    const shards = leases.held().map((lease) => lease.shard);
+    if (shards.length === 0 || !leases.valid()) return false;
+    await dissolve(db, shards, null, REAP_GRACE_MS);
+    await scanLater(db, shards, REAP_GRACE_MS, LIMIT);
+    if (contactSince !== null && performance.now() - contactSince >= REAP_GRACE_MS) {
+      for (const { delivery, n } of await reap(db, shards, REAP_GRACE_MS, LIMIT)) {
+        log.warn({ delivery, attempt: n, class: 'worker_lost' }, 'attempt.unknown');
+        options.onReaped?.(delivery);
+      }
+    }
+    let more = false;
+    const due = new Map((await scanDue(db, shards, LIMIT)).map((row) => [row.need, row.rows]));
+    if (due.has('finish')) more = (await scanFinish(db, shards, LIMIT)) >= LIMIT || more;
+    if (!starter.available()) return false;
+    if (due.has('wake')) await wakeLate(shards);
+    const waiting = LANES.reduce((sum, lane) => sum + (due.get(lane) ?? 0), 0);
+    if (waiting > 0) more = (await giveOwner(shards, due, waiting)) || more;
+    if (due.has('held')) await groupHeld(shards);
+    return more;
+  };
+
+  const wakeLate = async (shards: readonly number[]): Promise<void> => {
+    const room = options.grouping === 'never' ? 200 : starter.budget.available('single', performance.now());
+    if (room < 1) return;
+    for (const row of await scanWake(db, shards, room)) {
+      starter.budget.take('single', performance.now());
+      void starter.wakeDelivery(row, row.generation);
+    }
+  };
+
+  /** Few rows get workflows of their own, many become groups. */
+  const giveOwner = async (shards: readonly number[], due: ReadonlyMap<string, number>, waiting: number): Promise<boolean> => {
+    const never = options.grouping === 'never';
+    const singles = never ? 200 : Math.min(starter.budget.available('single', performance.now()), options.livingRoom());
+    if (never || waiting <= singles) {
+      for (const row of await scanAdopt(db, shards, LANES, singles, ALIVE_MS)) {
+        starter.budget.take('single', performance.now());
+        void starter.startDelivery(row, { generation: row.generation, lane: 'retry' });
+      }
+      return never && waiting > singles;
+    }
+    let more = false;
+    for (const lane of LANES) {
+      if (!due.has(lane)) continue;
+      while (starter.budget.take(lane === 'first' ? 'group' : 'retryGroup', performance.now())) {
+        const dispatch = newId('dsp');
+        const members = await regroup(db, shards, lane, dispatch, 500, ALIVE_MS);
+        if (members > 0) void starter.startDispatch(dispatch, lane, members);
+        if (members < 500) break;
+        more = true;
+      }
+    }
+    return more;
+  };
+
+  const groupHeld = async (shards: readonly number[]): Promise<void> => {
+    const ids: string[] = [];
+    while (ids.length < 20 && starter.budget.take('endpoint', performance.now())) ids.push(newId('dsp'));
+    if (ids.length === 0) return;
+    for (const group of await regroupHeld(db, shards, ids, LIMIT, ALIVE_MS)) void starter.startDispatch(group.id, 'held', group.members);
+  };
+
+  let running: Promise<void> = Promise.resolve();
+  const loop = async (): Promise<void> => {
+    while (!stopping) {
+      let more = false;
+      pending = false;
+      try {
+        more = await scan();
+        contactSince ??= performance.now();
+      } catch (error) {
+        contactSince = null;
+        if (isUnreachable(error)) log.warn({ err: error }, 'PostgreSQL is away; the scanner tries again');
+        else log.error({ err: error }, 'a scan failed; trying again');
+      }
+      if (stopping) return;
+      if (pending) continue;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(done, more ? 100 : EVERY_MS);
+        function done(): void {
+          clearTimeout(timer);
+          resolve();
+        }
+        wake = done;
+      });
+    }
+  };
+
+  const poke = (): void => {
+    pending = true;
+    wake();
+  };
+  return {
+    poke,
+    run() {
+      running = loop();
+      return running;
+    },
+    async stop() {
+      stopping = true;
+      wake();
+      await running;
+    },
+  };
+}

@@ -1,0 +1,80 @@
+/**
+ * The start budget of a process: how many workflows it may start or signal per second, by class. Workflow starts are
+ * the dearest thing Posthaste does (25-70/s on two cores), so whatever is ready when single starts run out goes out
+ * in groups. Called by src/relay and the activities; `now` is passed in, in milliseconds.
+ *
+ * Adapts to the measured time from start to first attempt: it grows slowly while Temporal is quick and shrinks when
+ * Temporal queues. Groups of first attempts keep a floor that nothing can take.
+ */
+export const START_CLASSES = ['group', 'endpoint', 'retryGroup', 'single'] as const;
+export type StartClass = (typeof START_CLASSES)[number];
+
+const GROUP_FLOOR = 8; // per second
+const RATE_MIN = 12;
+const RATE_MAX = 80;
+const SLOW_MS = 250;
+const QUICK_MS = 80;
+const BURST_SECONDS = 0.5;
+
+export interface StartBudget {
+  /** Takes one token of the class; false when there is none. */
+  take(kind: StartClass, now: number): boolean;
+  /** Whole tokens of the class right now. */
+  available(kind: StartClass, now: number): number;
+  /** Milliseconds until a token of the class exists. */
+  waitMs(kind: StartClass, now: number): number;
+  /** A start took this long until its first attempt began. */
+  observe(latencyMs: number, now: number): void;
+  rate(): number;
+}
+
+export function createStartBudget(start: number, initialRate = 30): StartBudget {
+  let rate = initialRate;
+  let adjustedAt = start;
+  let worst = 0;
+  let seen = 0;
+  const buckets = new Map<StartClass, { tokens: number; at: number }>();
+  for (const kind of START_CLASSES) buckets.set(kind, { tokens: 1, at: start });
+
+  const share = (kind: StartClass): number => {
+    const rest = rate - GROUP_FLOOR;
+    if (kind === 'group') return Math.max(GROUP_FLOOR, rate / 2);
+    if (kind === 'endpoint') return Math.max(1, rest / 4);
+    if (kind === 'retryGroup') return Math.max(1, rest / 4);
+    return Math.max(0.5, rest);
+  };
+  const refill = (kind: StartClass, now: number): { tokens: number; at: number } => {
+    const bucket = buckets.get(kind)!;
+    const perSecond = share(kind);
+    // Singles may save up a little, so that a short burst is still one workflow each.
+    const most = kind === 'single' ? Math.max(1, perSecond * BURST_SECONDS) : Math.max(1, perSecond * 0.25);
+    bucket.tokens = Math.min(most, bucket.tokens + (Math.max(0, now - bucket.at) / 1_000) * perSecond);
+    bucket.at = Math.max(now, bucket.at);
+    return bucket;
+  };
+
+  return {
+    take(kind, now) {
+      const bucket = refill(kind, now);
+      if (bucket.tokens < 1) return false;
+      bucket.tokens -= 1;
+      return true;
+    },
+    available: (kind, now) => Math.floor(refill(kind, now).tokens),
+    waitMs(kind, now) {
+      const bucket = refill(kind, now);
+      return bucket.tokens >= 1 ? 0 : Math.ceil(((1 - bucket.tokens) / share(kind)) * 1_000);
+    },
+    observe(latencyMs, now) {
+      worst = Math.max(worst, latencyMs);
+      seen++;
+      if (now - adjustedAt < 1_000) return;
+      if (worst > SLOW_MS) rate = Math.max(RATE_MIN, rate * 0.8);
+      else if (worst < QUICK_MS && seen > 2) rate = Math.min(RATE_MAX, rate + 1);
+      adjustedAt = now;
+      worst = 0;
+      seen = 0;
+    },
+    rate: () => rate,
+  };
+}

@@ -1,0 +1,152 @@
+/**
+ * Starts and wakes workflows. Called by the relay, the scanner, the activities and (for hints) the API. Starting
+ * twice is harmless: the claim decides who sends. A failed start is no loss either: the scanner finds the row.
+ */
+import { Client, WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from '@temporalio/client';
+import { defineSearchAttributeKey, type SearchAttributePair, SearchAttributeType, TypedSearchAttributes } from '@temporalio/common';
+import type { NativeConnection } from '@temporalio/worker';
+import type { Log } from '../log.ts';
+import {
+  DELIVERY_WORKFLOW,
+  type DeliveryInput,
+  DISPATCH_WORKFLOW,
+  type DispatchInput,
+  deliveryWorkflowId,
+  dispatchWorkflowId,
+  type Lane,
+  SEARCH_ATTRIBUTES,
+  TASK_QUEUE,
+  WAKE_SIGNAL,
+} from '../workflows/contract.ts';
+import { createStartBudget, type StartBudget } from './budget.ts';
+
+export interface DeliveryNames {
+  delivery: string;
+  tenant: string;
+  endpoint: string;
+  event: string;
+  event_type: string;
+}
+
+export interface Starter {
+  budget: StartBudget;
+  /** Temporal answered lately; while false, callers leave work where it is. */
+  available(): boolean;
+  startDelivery(names: DeliveryNames, input: { generation: number; dueAt?: number; lane?: Lane }): Promise<boolean>;
+  startDispatch(dispatch: string, lane: Lane, members: number): Promise<boolean>;
+  /** Signals a sleeping delivery, starting it when it does not run. */
+  wakeDelivery(names: DeliveryNames, generation: number): Promise<boolean>;
+  /** The first attempt of a started workflow begins now: measures the start latency. */
+  began(workflowId: string): void;
+}
+
+const START_DEADLINE_MS = 10_000;
+const keys = {
+  tenant: defineSearchAttributeKey(SEARCH_ATTRIBUTES.tenant, SearchAttributeType.KEYWORD),
+  endpoint: defineSearchAttributeKey(SEARCH_ATTRIBUTES.endpoint, SearchAttributeType.KEYWORD),
+  eventType: defineSearchAttributeKey(SEARCH_ATTRIBUTES.eventType, SearchAttributeType.KEYWORD),
+  state: defineSearchAttributeKey(SEARCH_ATTRIBUTES.state, SearchAttributeType.KEYWORD),
+  attempt: defineSearchAttributeKey(SEARCH_ATTRIBUTES.attempt, SearchAttributeType.INT),
+};
+
+export function createStarter(deps: { connection: NativeConnection; namespace: string; log: Log }): Starter {
+  const client = new Client({ connection: deps.connection, namespace: deps.namespace });
+  const budget = createStartBudget(performance.now());
+  const started = new Map<string, number>();
+  let attributes = true; // does the server know our search attributes? Asked again after a minute.
+  let attributesAt = 0;
+  let downUntil = 0;
+
+  const attempt = async (what: string, start: () => Promise<unknown>): Promise<boolean> => {
+    try {
+      await deps.connection.withDeadline(Date.now() + START_DEADLINE_MS, start);
+      downUntil = 0;
+      return true;
+    } catch (error) {
+      if (error instanceof WorkflowExecutionAlreadyStartedError) return true;
+      if (attributes && /search attribute/i.test(messages(error))) {
+        attributes = false;
+        attributesAt = performance.now();
+        deps.log.warn('the Temporal server lacks the Wh… search attributes; going on without them (posthaste doctor tells how to add them)');
+        return attempt(what, start);
+      }
+      downUntil = performance.now() + 1_000;
+      deps.log.warn({ err: error, workflow: what }, 'a workflow could not be started; the scanner will try again');
+      return false;
+    }
+  };
+  const attributesOf = (names: DeliveryNames) => {
+    if (!attributes && performance.now() - attributesAt > 60_000) attributes = true;
+    if (!attributes) return {};
+    const pairs: SearchAttributePair[] = [
+      { key: keys.tenant, value: names.tenant },
+      { key: keys.endpoint, value: names.endpoint },
+      { key: keys.eventType, value: names.event_type },
+      { key: keys.state, value: 'sending' },
+      { key: keys.attempt, value: 0 },
+    ];
+    return { typedSearchAttributes: new TypedSearchAttributes(pairs) };
+  };
+  const note = (workflowId: string): void => {
+    if (started.size > 5_000) started.clear();
+    started.set(workflowId, performance.now());
+  };
+  const deliveryOptions = (names: DeliveryNames, input: DeliveryInput) => ({
+    taskQueue: TASK_QUEUE,
+    workflowId: deliveryWorkflowId(names.delivery),
+    args: [input] as [DeliveryInput],
+    staticSummary: `${names.event_type} → ${names.endpoint} (${names.tenant})`.slice(0, 200),
+    staticDetails: `event \`${names.event}\`, delivery \`${names.delivery}\`, endpoint \`${names.endpoint}\`, tenant \`${names.tenant}\``,
+    workflowIdReusePolicy: 'ALLOW_DUPLICATE' as const,
+    ...attributesOf(names),
+  });
+
+  return {
+    budget,
+    available: () => performance.now() >= downUntil,
+    async startDelivery(names, input) {
+      const workflowId = deliveryWorkflowId(names.delivery);
+      if (input.dueAt === undefined) note(workflowId);
+      return attempt(workflowId, () =>
+        client.workflow.start(DELIVERY_WORKFLOW, { ...deliveryOptions(names, { deliveryId: names.delivery, ...input }), requestEagerStart: true }),
+      );
+    },
+    async startDispatch(dispatch, lane, members) {
+      const workflowId = dispatchWorkflowId(dispatch);
+      if (lane === 'first') note(workflowId);
+      return attempt(workflowId, () =>
+        client.workflow.start(DISPATCH_WORKFLOW, {
+          taskQueue: TASK_QUEUE,
+          workflowId,
+          args: [{ dispatchId: dispatch, lane }] as [DispatchInput],
+          staticSummary: `${members} deliveries, lane ${lane}`,
+          requestEagerStart: true,
+        }),
+      );
+    },
+    async wakeDelivery(names, generation) {
+      return attempt(deliveryWorkflowId(names.delivery), () =>
+        client.workflow.signalWithStart(DELIVERY_WORKFLOW, {
+          ...deliveryOptions(names, { deliveryId: names.delivery, generation, lane: 'retry' }),
+          signal: WAKE_SIGNAL,
+          signalArgs: [],
+        }),
+      );
+    },
+    began(workflowId) {
+      const at = started.get(workflowId);
+      if (at === undefined) return;
+      started.delete(workflowId);
+      const now = performance.now();
+      budget.observe(now - at, now);
+    },
+  };
+}
+
+function messages(error: unknown): string {
+  let text = '';
+  for (let e = error; e instanceof Error; e = e.cause) text += `${e.message}\n`;
+  return text;
+}
+
+export { WorkflowNotFoundError };

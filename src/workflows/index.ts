@@ -1,0 +1,3 @@
+/** Entry of the workflow bundle: the workflows by the names of the contract, nothing else. */
+export { delivery } from './delivery.ts';
+export { dispatch } from './dispatch.ts';
