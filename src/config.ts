@@ -2,6 +2,7 @@
  * Every environment variable in one schema: parsed once at start-up by main.ts, which prints all bad values together
  * and exits with code 2. docs/configuration.md and .env.example are written from here (npm run docs).
  */
+import { existsSync } from 'node:fs';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import { z } from 'zod';
@@ -302,7 +303,15 @@ function problemOf(issue: z.core.$ZodIssue, given: Record<string, string | undef
 }
 
 function loadTemporal(given: Record<string, string | undefined>): TemporalConfig | Problem {
-  const usesFile = given.TEMPORAL_CONFIG_FILE !== undefined || given.TEMPORAL_PROFILE !== undefined;
+  const { TEMPORAL_TLS: tls, TEMPORAL_CONFIG_FILE: file } = given;
+  // The SDK's loader takes any other word for "false", and a missing file for an empty one.
+  if (tls !== undefined && !/^(true|false|1|0)$/i.test(tls)) {
+    return { name: 'TEMPORAL_TLS', expected: 'true or false', got: JSON.stringify(tls) };
+  }
+  if (file !== undefined && !existsSync(file)) {
+    return { name: 'TEMPORAL_CONFIG_FILE', expected: 'the path of a TOML file', got: JSON.stringify(file) };
+  }
+  const usesFile = file !== undefined || given.TEMPORAL_PROFILE !== undefined;
   try {
     const { connectionOptions, namespace } = loadClientConnectConfig({
       overrideEnvVars: given as Record<string, string>,
