@@ -7,36 +7,50 @@ import type { AddressInfo } from 'node:net';
 import { VerificationError, verify } from '../receiver/verify.ts';
 
 export interface DemoReceiverOptions {
-  /** The endpoint's `whsec_…`. A function when the endpoint is created only after its URL is known. */
-  secret: string | (() => string);
+  /** The endpoint's `whsec_…`; left out when the endpoint is made only after the receiver's URL is known. */
+  secret?: string;
   port?: number;
-  log: (line: string) => void;
+  log: { info(line: string): void };
 }
 
 export interface DemoReceiver {
   url: string;
   port: number;
-  /** Resolves with the line of the first verified event, past or to come. */
-  received(): Promise<string>;
+  /** Verifies with this secret from now on. */
+  useSecret(secret: string): void;
+  /** Resolves with the line of event `id`, or of the first verified event; past or to come. */
+  received(id?: string): Promise<string>;
   close(): Promise<void>;
 }
 
 const BODY_MAX = 17 * 1024 * 1024; // more than the largest event that can be configured
 
 export async function startDemoReceiver(options: DemoReceiverOptions): Promise<DemoReceiver> {
-  const first = Promise.withResolvers<string>();
+  let secret = options.secret ?? '';
+  const lines: { id: string; line: string }[] = [];
+  const waiters = new Set<{ id: string | undefined; resolve(line: string): void }>();
+
+  function remember(id: string, line: string): void {
+    lines.push({ id, line });
+    if (lines.length > 1_000) lines.shift();
+    for (const waiter of waiters) {
+      if (waiter.id !== undefined && waiter.id !== id) continue;
+      waiters.delete(waiter);
+      waiter.resolve(line);
+    }
+  }
+
   const server = createServer(async (request, response) => {
     try {
       const body = await readBody(request);
-      const secret = typeof options.secret === 'string' ? options.secret : options.secret();
       const { id } = verify({ body, headers: request.headers, secret });
       const line = `received ${typeOf(body)} ${id} · signature verified · ${body.length} bytes`;
-      options.log(line);
-      first.resolve(line);
+      options.log.info(line);
+      remember(id, line);
       response.writeHead(204).end();
     } catch (error) {
       const refused = error instanceof VerificationError;
-      options.log(`refused a request: ${(error as Error).message}`);
+      options.log.info(`refused a request: ${(error as Error).message}`);
       response.writeHead(refused && error.code !== 'bad_secret' ? 401 : 500).end();
     }
   });
@@ -47,7 +61,14 @@ export async function startDemoReceiver(options: DemoReceiverOptions): Promise<D
   return {
     url: `http://127.0.0.1:${port}/`,
     port,
-    received: () => first.promise,
+    useSecret(other) {
+      secret = other;
+    },
+    received(id) {
+      const known = lines.find((entry) => id === undefined || entry.id === id);
+      if (known !== undefined) return Promise.resolve(known.line);
+      return new Promise((resolve) => waiters.add({ id, resolve }));
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

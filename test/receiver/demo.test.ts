@@ -19,15 +19,17 @@ function post(body: string, signed = body): Promise<Response> {
 describe('the demo receiver', () => {
   it('says in one line which event came once its signature is verified', async () => {
     const lines: string[] = [];
-    receiver = await startDemoReceiver({ secret: () => secret, log: (line) => lines.push(line) });
+    receiver = await startDemoReceiver({ log: { info: (line) => lines.push(line) } });
+    receiver.useSecret(secret);
+    const first = receiver.received('evt_1');
     expect((await post('{"type":"demo.hello"}')).status).toBe(204);
-    expect(await receiver.received()).toBe('received demo.hello evt_1 · signature verified · 21 bytes');
+    expect(await first).toBe('received demo.hello evt_1 · signature verified · 21 bytes');
     expect(lines).toEqual([await receiver.received()]);
   });
 
   it('refuses what was signed with other bytes', async () => {
     const lines: string[] = [];
-    receiver = await startDemoReceiver({ secret, log: (line) => lines.push(line) });
+    receiver = await startDemoReceiver({ secret, log: { info: (line) => lines.push(line) } });
     expect((await post('{"type":"x"}', '{"type":"y"}')).status).toBe(401);
     expect(lines).toEqual([expect.stringMatching(/^refused a request: no signature matches/)]);
   });
