@@ -213,7 +213,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     const fault = {
       phase: this.#phase === 'queued' ? 'sent' : this.#phase,
       code,
-      name: error.name,
+      name: faultName(error),
       staleSocket: stale,
       certificateRequested: link.certificateRequested,
       clientCertificate: this.#input.tls?.cert !== undefined,
@@ -309,6 +309,11 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
 }
 
 const EMPTY = Buffer.alloc(0);
+
+/** undici reports interim and upgrade responses that nobody asked for as socket errors; they are parse errors. */
+function faultName(error: Error): string {
+  return error.message === 'bad response' || error.message === 'bad upgrade' ? 'HTTPParserError' : error.name;
+}
 
 function onDeadline(attempt: Attempt): void {
   attempt.deadline();

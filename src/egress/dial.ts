@@ -170,7 +170,8 @@ export class Dial {
     this.#own(socket);
     await settled(socket, 'connect', budget.left(), 'ETIMEDOUT');
     // The resolver or the system may have surprises: what counts is who is at the other end.
-    const peer = comparableAddress(socket.remoteAddress ?? '');
+    if (socket.remoteAddress === undefined) throw new DialError('ECONNRESET');
+    const peer = comparableAddress(socket.remoteAddress);
     if (peer === null || !addresses.some((address) => comparableAddress(address) === peer))
       throw new Blocked();
     return socket;

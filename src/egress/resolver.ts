@@ -53,7 +53,7 @@ export function createResolver(servers: readonly string[] | undefined): DnsResol
       function finish(): void {
         clearTimeout(timer);
         const { answer, ttlSeconds } = combine(v4, v6);
-        cache.set(name, answer, { ttl: ttlSeconds * 1000 });
+        if (ttlSeconds > 0) cache.set(name, answer, { ttl: ttlSeconds * 1000 });
         running.delete(name);
         resolve(answer);
       }

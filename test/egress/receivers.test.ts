@@ -1,0 +1,325 @@
+/**
+ * Receivers that misbehave, one by one, on real sockets. Each must give one result of the right class within its
+ * deadline, and must not harm the next delivery to a good receiver.
+ */
+import type { Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import type { OutcomeClass, Phase } from '../../src/domain/classes.ts';
+import { testEgress } from '../support/hostile/egress.ts';
+import { answer, OK, onConnect, type Receiver, type Respond, receive } from '../support/hostile/listen.ts';
+
+const DEADLINE_MS = 400;
+/** For a loaded machine. */
+const SLACK_MS = 600;
+
+/** Sends the text every 20 ms until the connection ends. */
+const drip =
+  (text: string | Buffer, first = ''): Respond =>
+  (socket) => {
+    if (first) socket.write(first);
+    const timer = setInterval(() => socket.write(text), 20);
+    socket.on('close', () => clearInterval(timer));
+  };
+
+/** Writes as fast as the reader takes it. */
+const flood =
+  (first: string): Respond =>
+  (socket) => {
+    const block = Buffer.alloc(64 * 1024, 'x');
+    const more = () => {
+      while (!socket.destroyed && socket.write(block));
+    };
+    socket.on('drain', more);
+    socket.write(first);
+    more();
+  };
+
+const reset = (socket: Socket) => socket.resetAndDestroy();
+const responds = (respond: Respond) => () => receive(respond);
+
+interface Row {
+  readonly name: string;
+  readonly receiver: () => Promise<Receiver>;
+  readonly class: OutcomeClass;
+  readonly phase: Phase;
+  readonly status?: number;
+  readonly text?: string | RegExp;
+  readonly truncated?: boolean;
+}
+
+const deadline = (name: string, receiver: Row['receiver'], phase: Phase = 'sent'): Row => ({
+  name,
+  receiver,
+  class: 'deadline',
+  phase,
+});
+const cut = (name: string, receiver: Row['receiver'], phase: Phase): Row => ({
+  name,
+  receiver,
+  class: 'reset',
+  phase,
+});
+const ok = (name: string, receiver: Row['receiver'], text: Row['text'] = 'ok', truncated = false): Row => ({
+  name,
+  receiver,
+  class: 'ok',
+  phase: 'body',
+  status: 200,
+  text,
+  truncated,
+});
+const protocol = (name: string, ...parts: string[]): Row => ({
+  name,
+  receiver: responds(answer(...parts)),
+  class: 'protocol',
+  phase: 'headers',
+});
+
+const ROWS: readonly Row[] = [
+  deadline('accepts and stays silent', () => onConnect(() => {})),
+  deadline(
+    'sends interim responses for ever',
+    responds(drip('HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n')),
+    'headers',
+  ),
+  deadline(
+    'sends its head one byte at a time',
+    responds(drip('a', 'HTTP/1.1 200 OK\r\nx-slow: ')),
+    'headers',
+  ),
+  ok(
+    'sends its body one byte at a time',
+    responds(drip('a', 'HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n')),
+    /^a+$/,
+    true,
+  ),
+  ok(
+    'stops in the middle of the body',
+    responds(answer('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok')),
+    'ok',
+    true,
+  ),
+  ok('sends an endless body', responds(flood('HTTP/1.1 200 OK\r\n\r\n')), /^x{16384}$/, true),
+  ok(
+    'announces and sends 1 GB',
+    responds(flood('HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n')),
+    /^x{16384}$/,
+    true,
+  ),
+  ok(
+    'claims gzip for plain text',
+    responds(answer('HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\nok')),
+  ),
+  ok(
+    'sends a gzip bomb',
+    () => {
+      const bomb = gzipSync(Buffer.alloc(10_000_000));
+      return receive(
+        answer(`HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: ${bomb.length}\r\n\r\n`, bomb),
+      );
+    },
+    /^.\ufffd/,
+  ),
+  ok(
+    'sends NUL and invalid UTF-8',
+    responds(
+      answer('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n', Buffer.from([0x61, 0, 0xff, 0xc3, 0x62])),
+    ),
+    'a\ufffd\ufffdb',
+  ),
+  {
+    ...ok(
+      'sends a body with 204',
+      responds(answer('HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\nhello')),
+      '',
+    ),
+    status: 204,
+  },
+  ok(
+    'speaks HTTP/1.0 and ends the body by closing',
+    responds((socket) => socket.end('HTTP/1.0 200 OK\r\n\r\nok')),
+  ),
+  ok(
+    'sends interim responses, then the answer',
+    responds(answer('HTTP/1.1 102 Processing\r\n\r\n', 'HTTP/1.1 103 Early Hints\r\n\r\n', OK)),
+  ),
+  ok(
+    'sends more than it announced',
+    responds(answer(`${OK}HTTP/1.1 500 Poison\r\ncontent-length: 0\r\n\r\n`)),
+  ),
+  ok(
+    'closes in the middle of the body',
+    responds((socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok')),
+    'ok',
+    true,
+  ),
+  ok(
+    'resets in the middle of the body',
+    responds((socket) =>
+      socket.write('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok', () => setTimeout(reset, 20, socket)),
+    ),
+    'ok',
+    true,
+  ),
+  cut('closes as soon as somebody connects', () => onConnect((socket) => socket.end()), 'sent'),
+  cut('resets after the request', responds(reset), 'sent'),
+  cut(
+    'closes after the request',
+    responds((socket) => socket.end()),
+    'sent',
+  ),
+  cut(
+    'closes in the middle of the head',
+    responds((socket) => socket.end('HTTP/1.1 200 OK\r\nx-a: b\r\n')),
+    'headers',
+  ),
+  protocol('sends an unasked 100 Continue', 'HTTP/1.1 100 Continue\r\n\r\n', OK),
+  protocol(
+    'switches protocols',
+    'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n',
+  ),
+  protocol('answers with garbage', '\u0016\u0003\u0001 SSH-2.0-OpenSSH\r\n'),
+  protocol('sends two lengths', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok'),
+  protocol(
+    'sends length and chunked encoding',
+    'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+  ),
+  {
+    ...protocol('invents a status', 'HTTP/1.1 999 Whatever\r\ncontent-length: 0\r\n\r\n'),
+    phase: 'body',
+    status: 999,
+  },
+  {
+    name: 'sends a response header of 100 KB',
+    receiver: responds(answer(`HTTP/1.1 200 OK\r\nx-large: ${'x'.repeat(100_000)}\r\n\r\n`)),
+    class: 'response_headers_too_large',
+    phase: 'headers',
+  },
+  {
+    name: 'redirects to a private address',
+    receiver: responds(
+      answer('HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest\r\ncontent-length: 0\r\n\r\n'),
+    ),
+    class: 'http_3xx',
+    phase: 'body',
+    status: 302,
+  },
+];
+
+describe('a receiver that', () => {
+  test.each(ROWS)('$name gives one result of class $class, in time', async (row) => {
+    await using bad = await row.receiver();
+    await using good = await receive(answer(OK));
+    await using client = testEgress();
+    const started = performance.now();
+    const result = await client.send(`http://127.0.0.1:${bad.port}/hook`, { timeoutMs: DEADLINE_MS });
+    expect(performance.now() - started).toBeLessThan(DEADLINE_MS + SLACK_MS);
+    expect(result).toMatchObject({
+      class: row.class,
+      phase: row.phase,
+      written: true,
+      status: row.status ?? null,
+    });
+    expect(bad.connections()).toBe(1);
+    if (row.text !== undefined) expect(result.responseBodyText).toMatch(row.text);
+    if (row.truncated !== undefined) expect(result.responseTruncated).toBe(row.truncated);
+    expect(result.responseBody.length).toBeLessThanOrEqual(16 * 1024);
+    expect(result.error ?? '').not.toMatch(/127\.0|169\.254/);
+
+    const next = await client.send(`http://127.0.0.1:${good.port}/hook`, { endpoint: 'ep_good' });
+    expect(next).toMatchObject({ class: 'ok', responseBodyText: 'ok' });
+    await bad.allClosed();
+  });
+});
+
+test('a receiver that resets as soon as somebody connects gives one result, before or after the request', async () => {
+  await using bad = await onConnect(reset);
+  await using client = testEgress();
+  const result = await client.send(`http://127.0.0.1:${bad.port}/`);
+  expect(['connect_reset', 'reset']).toContain(result.class);
+  expect(result.written).toBe(result.class === 'reset');
+  expect(bad.connections()).toBe(1);
+});
+
+describe('the response', () => {
+  test('is stored with every header, repeated ones included', async () => {
+    await using receiver = await receive(
+      answer('HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nx-a: 1\r\nx-a: 2\r\ncontent-length: 0\r\n\r\n'),
+    );
+    await using client = testEgress();
+    const result = await client.send(`http://127.0.0.1:${receiver.port}/`);
+    expect(result).toMatchObject({ class: 'http_429', retryAfter: '7' });
+    expect(result.responseHeaders).toEqual([
+      ['retry-after', '7'],
+      ['x-a', '1'],
+      ['x-a', '2'],
+      ['content-length', '0'],
+    ]);
+  });
+
+  test('is cut at a character', async () => {
+    const body = Buffer.from(`${'x'.repeat(16 * 1024 - 2)}€ and more`);
+    await using receiver = await receive(
+      answer(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n`, body),
+    );
+    await using client = testEgress();
+    const result = await client.send(`http://127.0.0.1:${receiver.port}/`);
+    expect(result.responseBody.length).toBe(16 * 1024);
+    expect(result.responseBodyText).toBe('x'.repeat(16 * 1024 - 2));
+    expect(result.responseTruncated).toBe(true);
+  });
+
+  test('up to 64 KiB leaves the connection usable', async () => {
+    const body = Buffer.alloc(64 * 1024, 'x');
+    await using receiver = await receive(
+      answer(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n`, body),
+    );
+    await using client = testEgress();
+    for (let i = 0; i < 3; i++) {
+      expect(await client.send(`http://127.0.0.1:${receiver.port}/`)).toMatchObject({
+        class: 'ok',
+        reusedSocket: i > 0,
+      });
+    }
+    expect(receiver.connections()).toBe(1);
+  });
+
+  test('names the size of our head when the receiver may have stumbled over it', async () => {
+    await using receiver = await receive(answer('HTTP/1.1 431 Too Large\r\ncontent-length: 0\r\n\r\n'));
+    await using client = testEgress();
+    const headers = [['x-large', 'x'.repeat(5000)]] as const;
+    const result = await client.send(`http://127.0.0.1:${receiver.port}/`, { headers });
+    expect(result.error).toContain(`${result.headBytes} bytes`);
+  });
+});
+
+describe('the request', () => {
+  test('has the given head in order, and the exact body', async () => {
+    await using receiver = await receive(answer(OK));
+    await using client = testEgress();
+    const body = Buffer.from('{"n": 12345678901234567890}');
+    const result = await client.send(`http://127.0.0.1:${receiver.port}/in?x=1`, { body });
+    const head = [
+      'POST /in?x=1 HTTP/1.1',
+      `host: 127.0.0.1:${receiver.port}`,
+      'connection: keep-alive',
+      'user-agent: Posthaste',
+      'content-type: application/json',
+      'webhook-id: evt_1',
+      `content-length: ${body.length}`,
+    ];
+    expect(receiver.requests).toEqual([`${head.join('\r\n')}\r\n\r\n${body}`]);
+    expect(result.headBytes).toBe(head.join('\r\n').length + 4);
+  });
+
+  test('that cannot be written is refused, and the connection lives on', async () => {
+    await using receiver = await receive(answer(OK));
+    await using client = testEgress();
+    const headers = [['x-bad', 'a\r\nb: c']] as const;
+    const result = await client.send(`http://127.0.0.1:${receiver.port}/`, { headers });
+    expect(result).toMatchObject({ class: 'invalid_request', written: false });
+    expect(await client.send(`http://127.0.0.1:${receiver.port}/`)).toMatchObject({ class: 'ok' });
+    expect(receiver.requests).toHaveLength(1);
+  });
+});
