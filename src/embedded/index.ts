@@ -17,6 +17,8 @@ export interface EmbeddedOptions {
   databaseUrl?: string | undefined;
   /** Given: used as it is, and no Temporal server is started. */
   temporalAddress?: string | undefined;
+  /** The `temporal` program; left out, it is found or fetched. */
+  temporalCli?: string | undefined;
   ports?: { postgres?: number; temporal?: number; temporalUi?: number };
   /** Told when a server ends although nobody stopped it. */
   onFailure?: (text: string) => void;
@@ -62,7 +64,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   const temporal = async () => {
     if (options.temporalAddress !== undefined) return { address: options.temporalAddress, uiUrl: null };
     const { temporal: port, temporalUi: uiPort } = options.ports ?? {};
-    const cli = await ensureTemporalCli(notice);
+    const cli = await ensureTemporalCli(notice, options.temporalCli);
     const ports = { ...(port === undefined ? {} : { port }), ...(uiPort === undefined ? {} : { uiPort }) };
     return watch('The embedded Temporal server', await startTemporal({ cli, directory, notice, ...ports }));
   };

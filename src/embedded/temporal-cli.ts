@@ -10,7 +10,9 @@ interface TemporalCliModule {
   }): Promise<string>;
 }
 
-export async function ensureTemporalCli(say: (text: string) => void, env = process.env): Promise<string> {
+/** @param given the value of TEMPORAL_CLI as the caller read it; the process's own when left out. */
+export async function ensureTemporalCli(say: (text: string) => void, given?: string): Promise<string> {
+  const env = given === undefined ? process.env : { ...process.env, TEMPORAL_CLI: given };
   const module: TemporalCliModule = await import(
     new URL('../../scripts/temporal-cli.mjs', import.meta.url).href
   );
