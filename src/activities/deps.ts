@@ -1,14 +1,16 @@
 /** What the activities are given by src/main.ts. */
-import type { Pool } from '../db/pool.ts';
+import type { DbClock } from '../db/clock.ts';
 import type { LoadedDelivery } from '../db/load.ts';
-import type { Starter } from '../temporal/starter.ts';
+import type { Pool } from '../db/pool.ts';
 import type { Log } from '../log.ts';
+import type { Starter } from '../temporal/starter.ts';
 import type { Living } from './living.ts';
 import type { MemberOutcome, Sender } from './sender.ts';
 
 export interface ActivityDeps {
   db: Pool;
   sender: Sender;
+  clock: DbClock;
   starter: Starter;
   living: Living;
   grouping: 'auto' | 'never';

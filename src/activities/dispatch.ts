@@ -19,7 +19,10 @@ const REAP_GRACE_MS = 15_000;
 /** In a shared group a member waits a second for a slot; a group of one endpoint is paced by that endpoint's cap. */
 const PATIENCE_MS = { first: 1_000, retry: 1_000, bulk: 1_000, held: 20_000 } as const;
 
-export async function attemptDispatch(deps: ActivityDeps, input: { dispatchId: string }): Promise<DispatchResult> {
+export async function attemptDispatch(
+  deps: ActivityDeps,
+  input: { dispatchId: string },
+): Promise<DispatchResult> {
   const { dispatchId } = input;
   const context = Context.current();
   deps.starter.began(context.info.workflowExecution?.workflowId ?? '');
@@ -30,7 +33,10 @@ export async function attemptDispatch(deps: ActivityDeps, input: { dispatchId: s
   const beat = setInterval(() => context.heartbeat(), 5_000);
   const renew = setInterval(() => {
     // Dissolved by the scanner (this process was cut off for too long): someone else goes on.
-    renewDispatch(deps.db, dispatchId, DISPATCH_ALIVE_MS).then((alive) => alive || over.abort(), () => {});
+    renewDispatch(deps.db, dispatchId, DISPATCH_ALIVE_MS).then(
+      (alive) => alive || over.abort(),
+      () => {},
+    );
   }, RENEW_MS);
   try {
     if (!(await renewDispatch(deps.db, dispatchId, DISPATCH_ALIVE_MS))) return result;
@@ -40,7 +46,8 @@ export async function attemptDispatch(deps: ActivityDeps, input: { dispatchId: s
     const parking: string[] = [];
     const starts: Promise<unknown>[] = [];
     const ownWorkflow = (row: LoadedDelivery): boolean =>
-      deps.grouping === 'never' || (deps.living.reserve() && deps.starter.budget.take('single', performance.now()));
+      deps.grouping === 'never' ||
+      (deps.living.reserve() && deps.starter.budget.take('single', performance.now()));
 
     const onOutcome = (row: LoadedDelivery, outcome: MemberOutcome): void => {
       switch (outcome.kind) {
@@ -49,12 +56,19 @@ export async function attemptDispatch(deps: ActivityDeps, input: { dispatchId: s
           if (outcome.state === 'delivered') result.delivered++;
           else result.failed++;
           if (outcome.state === 'retrying' && outcome.workflow) {
-            starts.push(deps.starter.startDelivery(row, { generation: row.generation, dueAt: outcome.dueAtMs! }));
+            starts.push(
+              deps.starter.startDelivery(row, { generation: row.generation, dueAt: outcome.dueAtMs! }),
+            );
           }
           break;
         case 'refused':
           result.left++;
-          if (outcome.verdict === 'expired' || outcome.verdict === 'cancelled' || outcome.verdict === 'disabled') ending.push(row.delivery);
+          if (
+            outcome.verdict === 'expired' ||
+            outcome.verdict === 'cancelled' ||
+            outcome.verdict === 'disabled'
+          )
+            ending.push(row.delivery);
           else if (outcome.verdict === 'held') parking.push(row.delivery);
           break;
         case 'denied':

@@ -23,7 +23,8 @@ export function createGate(limit: number): Gate {
     const now = performance.now();
     lag = Math.max(0, now - expected);
     expected = now + TICK_MS;
-    allowed = lag > LAG_LIMIT_MS ? Math.max(8, Math.floor(allowed / 2)) : Math.min(limit, Math.ceil(allowed * 1.1));
+    allowed =
+      lag > LAG_LIMIT_MS ? Math.max(8, Math.floor(allowed / 2)) : Math.min(limit, Math.ceil(allowed * 1.1));
   }, TICK_MS);
   timer.unref();
   return {

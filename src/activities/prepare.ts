@@ -2,10 +2,11 @@
  * From stored facts to the request: opens sealed values, builds the body, signs. Called by sender.ts.
  * Endpoints are prepared once per batch, requests once per attempt (fresh timestamp and signature).
  */
+
+import type { LoadedDelivery, LoadedEndpoint } from '../db/load.ts';
 import { buildBody } from '../domain/body.ts';
 import { deliveryHeaders } from '../domain/headers.ts';
 import { DEFAULT_POLICY, type RetryPolicy } from '../domain/retry-policy.ts';
-import type { LoadedDelivery, LoadedEndpoint } from '../db/load.ts';
 import { parseSecret, type SigningSecret, signatureHeader } from '../egress/sign.ts';
 import { type TlsProfile, tlsProfile } from '../egress/tls.ts';
 import { type MasterKeys, sealingAad } from '../secrets.ts';
@@ -36,14 +37,30 @@ const USER_AGENT = 'Posthaste/1';
 /** Opens what is sealed. Throws SealError or TlsProfileError: the attempt is then a fault of ours, class local. */
 export function prepareEndpoint(row: LoadedEndpoint, keys: MasterKeys): PreparedEndpoint {
   const secrets = row.secrets.map((secret) => {
-    const opened = keys.open(Buffer.from(secret.sealed, 'base64'), sealingAad(SECRET_PURPOSE, row.tenant, row.id, secret.id));
+    const opened = keys.open(
+      Buffer.from(secret.sealed, 'base64'),
+      sealingAad(SECRET_PURPOSE, row.tenant, row.id, secret.id),
+    );
     return parseSecret(opened.toString('utf8'));
   });
   const open = (sealed: Buffer, purpose: string): unknown =>
     JSON.parse(keys.open(sealed, sealingAad(purpose, row.tenant, row.id, row.id)).toString('utf8'));
-  const custom = row.headers_sealed === null ? undefined : (open(row.headers_sealed, HEADERS_PURPOSE) as Record<string, string>);
-  const tls = row.tls_sealed === null ? undefined : tlsProfile(open(row.tls_sealed, TLS_PURPOSE) as { cert?: string; key?: string; ca?: string });
-  return { row, host: new URL(row.url).host, policy: (row.retry_policy as RetryPolicy | null) ?? DEFAULT_POLICY, secrets, custom, tls };
+  const custom =
+    row.headers_sealed === null
+      ? undefined
+      : (open(row.headers_sealed, HEADERS_PURPOSE) as Record<string, string>);
+  const tls =
+    row.tls_sealed === null
+      ? undefined
+      : tlsProfile(open(row.tls_sealed, TLS_PURPOSE) as { cert?: string; key?: string; ca?: string });
+  return {
+    row,
+    host: new URL(row.url).host,
+    policy: (row.retry_policy as RetryPolicy | null) ?? DEFAULT_POLICY,
+    secrets,
+    custom,
+    tls,
+  };
 }
 
 /** The exact bytes of a delivery's body. */
@@ -64,12 +81,35 @@ export function deliveryBody(delivery: LoadedDelivery): Buffer {
 }
 
 /** Signs now: `nowMs` is database-corrected time. */
-export function prepareRequest(delivery: LoadedDelivery, endpoint: PreparedEndpoint, nowMs: number): PreparedRequest {
+export function prepareRequest(
+  delivery: LoadedDelivery,
+  endpoint: PreparedEndpoint,
+  nowMs: number,
+): PreparedRequest {
   const body = deliveryBody(delivery);
   const timestampSeconds = Math.floor(nowMs / 1_000);
   const signature = signatureHeader(endpoint.secrets, delivery.event, timestampSeconds, body);
-  const head = { userAgent: USER_AGENT, contentType: delivery.content_type, id: delivery.event, timestampSeconds, signature };
+  const head = {
+    userAgent: USER_AGENT,
+    contentType: delivery.content_type,
+    id: delivery.event,
+    timestampSeconds,
+    signature,
+  };
   const headers = deliveryHeaders({ ...head, custom: endpoint.custom });
-  const shown = endpoint.custom === undefined ? headers : [...deliveryHeaders(head), ...Object.entries(endpoint.custom).map(([name, value]) => [name.toLowerCase(), `[${value.length} characters]`])];
-  return { headers, body, logged: JSON.stringify([['host', endpoint.host], ...shown, ['content-length', String(body.length)]]) };
+  const shown =
+    endpoint.custom === undefined
+      ? headers
+      : [
+          ...deliveryHeaders(head),
+          ...Object.entries(endpoint.custom).map(([name, value]) => [
+            name.toLowerCase(),
+            `[${value.length} characters]`,
+          ]),
+        ];
+  return {
+    headers,
+    body,
+    logged: JSON.stringify([['host', endpoint.host], ...shown, ['content-length', String(body.length)]]),
+  };
 }

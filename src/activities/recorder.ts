@@ -60,15 +60,27 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
   const write = async (batch: Entry[]): Promise<void> => {
     for (let wait = 100; ; wait = Math.min(2_000, wait * 2)) {
       try {
-        const answers = await record(deps.db, batch.map((entry) => entry.record));
+        const answers = await record(
+          deps.db,
+          batch.map((entry) => entry.record),
+        );
         const byDelivery = new Map(answers.map((answer) => [answer.delivery, answer]));
         for (const entry of batch) {
-          entry.resolve(byDelivery.get(entry.record.delivery) ?? { delivery: entry.record.delivery, state: 'stale', due_at: null });
+          entry.resolve(
+            byDelivery.get(entry.record.delivery) ?? {
+              delivery: entry.record.delivery,
+              state: 'stale',
+              due_at: null,
+            },
+          );
         }
         return;
       } catch (error) {
         if (!isUnreachable(error) && !isTransient(error)) return writeSingly(batch, error);
-        deps.log.warn({ err: error, attempts: batch.length }, 'PostgreSQL is away; answered attempts wait to be recorded');
+        deps.log.warn(
+          { err: error, attempts: batch.length },
+          'PostgreSQL is away; answered attempts wait to be recorded',
+        );
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
     }
@@ -77,7 +89,10 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
   /** One bad row must not take its neighbours along. */
   const writeSingly = async (batch: Entry[], cause: unknown): Promise<void> => {
     if (batch.length === 1) {
-      deps.log.error({ err: cause, delivery: batch[0]!.record.delivery }, 'an attempt could not be recorded; its claim will expire');
+      deps.log.error(
+        { err: cause, delivery: batch[0]!.record.delivery },
+        'an attempt could not be recorded; its claim will expire',
+      );
       batch[0]!.reject(cause);
       return;
     }
@@ -90,7 +105,8 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
         queue.push({ record: entry, resolve, reject });
         unwritten++;
         if (queue.length >= MAX_BATCH) start();
-        else if (writers === 0) timer ??= setTimeout(start, queue.length === 1 && unwritten === 1 ? 0 : MAX_DELAY_MS);
+        else if (writers === 0)
+          timer ??= setTimeout(start, queue.length === 1 && unwritten === 1 ? 0 : MAX_DELAY_MS);
       });
     },
     flush: start,

@@ -53,13 +53,18 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     status: result?.status ?? null,
     class: outcomeClass,
     phase: result?.phase ?? 'policy',
-    error: result === undefined ? 'The endpoint could not be prepared: a sealed value did not open.' : result.error,
+    error:
+      result === undefined
+        ? 'The endpoint could not be prepared: a sealed value did not open.'
+        : result.error,
     request_url: endpoint?.row.url ?? '',
     request_headers: facts.logged,
     request_bytes: facts.bytes,
     head_bytes: result?.headBytes ?? null,
-    response_headers: result === undefined || result.status === null ? null : JSON.stringify(result.responseHeaders),
-    response_body: result === undefined || result.status === null ? null : result.responseBody.toString('base64'),
+    response_headers:
+      result === undefined || result.status === null ? null : JSON.stringify(result.responseHeaders),
+    response_body:
+      result === undefined || result.status === null ? null : result.responseBody.toString('base64'),
     response_truncated: result?.responseTruncated ?? false,
     fresh_retry: result?.freshRetry ?? false,
   };

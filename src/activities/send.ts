@@ -5,7 +5,7 @@
 import { Context } from '@temporalio/activity';
 import { disown } from '../db/dispatches.ts';
 import { type LoadedDelivery, loadDeliveries, loadFinal } from '../db/load.ts';
-import { cancel, type Operated, resend, tenantOf } from '../db/operators.ts';
+import { type cancel, type Operated, type resend, tenantOf } from '../db/operators.ts';
 import { finish, park } from '../db/verbs.ts';
 import { idTimeMs } from '../domain/ids.ts';
 import type { AttemptOutcome, OperatorResult } from '../workflows/contract.ts';
@@ -15,10 +15,16 @@ import type { MemberOutcome } from './sender.ts';
 /** A lone delivery blocks nobody while it waits for a slot; after this it leaves the queue to the held lane. */
 const PATIENCE_MS = 5_000;
 const HELD_MS = 15 * 60_000;
+/** Waits shorter than this are slept here: a Temporal timer takes about a second to fire and costs a workflow task. */
+const SHORT_WAIT_MS = 1_500;
+const MAX_TRIES = 30;
 /** The reaper's grace (src/relay/scanner.ts) and a little: when a lost claim has been reaped. */
 const AFTER_REAP_MS = 16_000;
 
-export async function attemptDelivery(deps: ActivityDeps, input: { deliveryId: string }): Promise<AttemptOutcome> {
+export async function attemptDelivery(
+  deps: ActivityDeps,
+  input: { deliveryId: string },
+): Promise<AttemptOutcome> {
   const context = Context.current();
   deps.starter.began(context.info.workflowExecution?.workflowId ?? '');
   const beat = setInterval(() => context.heartbeat(), 5_000);
@@ -28,29 +34,57 @@ export async function attemptDelivery(deps: ActivityDeps, input: { deliveryId: s
       const [row] = await loadDeliveries(deps.db, [input.deliveryId]);
       if (row === undefined) return await ended(deps, input.deliveryId);
       if (row.state === 'sending') return wait(row, 'busy', Date.now() + AFTER_REAP_MS);
+      const early = row.due_at.getTime() - deps.clock.now();
+      if (early > SHORT_WAIT_MS) return wait(row, 'retrying', row.due_at.getTime());
+      if (early > 0) await sleep(early, stop);
       let outcome: MemberOutcome | undefined;
-      await deps.sender.send([row], { patienceMs: PATIENCE_MS, ownWorkflow: () => true, stop }, (_row, answer) => {
-        outcome = answer;
-      });
-      const answer = await translate(deps, row, outcome!);
-      if (answer !== null || tries >= 5) return answer ?? wait(row, 'busy', Date.now() + 1_000);
+      await deps.sender.send(
+        [row],
+        { patienceMs: PATIENCE_MS, ownWorkflow: () => true, stop },
+        (_row, answer) => {
+          outcome = answer;
+        },
+      );
+      const answer = (await translate(deps, row, outcome!)) ?? wait(row, 'busy', Date.now() + 100);
+      if (answer.kind === 'ended' || answer.state === 'held' || tries >= MAX_TRIES) return answer;
+      const ms = answer.untilMs - Date.now();
+      if (ms > SHORT_WAIT_MS || stop.aborted) return answer;
+      await sleep(Math.max(0, ms), stop);
     }
   } finally {
     clearInterval(beat);
   }
 }
 
-/** null: the row changed under us, read it again. */
-async function translate(deps: ActivityDeps, row: LoadedDelivery, outcome: MemberOutcome): Promise<AttemptOutcome | null> {
+/** null: the row changed under us; read it again. */
+async function translate(
+  deps: ActivityDeps,
+  row: LoadedDelivery,
+  outcome: MemberOutcome,
+): Promise<AttemptOutcome | null> {
   switch (outcome.kind) {
     case 'recorded': {
       deps.observe(row, outcome);
       const seen = { status: outcome.status, class: outcome.class };
       if (outcome.state === 'stale') return null;
       if (outcome.state === 'retrying') {
-        return { kind: 'wait', state: 'retrying', untilMs: outcome.dueAtMs!, attempts: outcome.n, nextAttempt: outcome.n + 1, generation: row.generation, ...seen };
+        return {
+          kind: 'wait',
+          state: 'retrying',
+          untilMs: outcome.dueAtMs!,
+          attempts: outcome.n,
+          nextAttempt: outcome.n + 1,
+          generation: row.generation,
+          ...seen,
+        };
       }
-      return { kind: 'ended', state: outcome.state, attempts: outcome.n, ...(outcome.reason === null ? {} : { reason: outcome.reason }), ...seen };
+      return {
+        kind: 'ended',
+        state: outcome.state,
+        attempts: outcome.n,
+        ...(outcome.reason === null ? {} : { reason: outcome.reason }),
+        ...seen,
+      };
     }
     case 'refused':
       switch (outcome.verdict) {
@@ -76,8 +110,28 @@ async function translate(deps: ActivityDeps, row: LoadedDelivery, outcome: Membe
   }
 }
 
+function sleep(ms: number, stop: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(done, ms);
+    function done(): void {
+      clearTimeout(timer);
+      stop.removeEventListener('abort', done);
+      resolve();
+    }
+    if (stop.aborted) done();
+    else stop.addEventListener('abort', done);
+  });
+}
+
 function wait(row: LoadedDelivery, state: 'retrying' | 'busy' | 'held', untilMs: number): AttemptOutcome {
-  return { kind: 'wait', state, untilMs: Math.round(untilMs), attempts: row.n, nextAttempt: row.n + 1, generation: row.generation };
+  return {
+    kind: 'wait',
+    state,
+    untilMs: Math.round(untilMs),
+    attempts: row.n,
+    nextAttempt: row.n + 1,
+    generation: row.generation,
+  };
 }
 
 async function ended(deps: ActivityDeps, delivery: string): Promise<AttemptOutcome> {
@@ -95,15 +149,21 @@ async function ended(deps: ActivityDeps, delivery: string): Promise<AttemptOutco
 }
 
 /** resend and cancel from Temporal's side: the same guarded functions the API calls. */
-export async function operate(deps: ActivityDeps, delivery: string, act: typeof resend | typeof cancel): Promise<OperatorResult> {
+export async function operate(
+  deps: ActivityDeps,
+  delivery: string,
+  act: typeof resend | typeof cancel,
+): Promise<OperatorResult> {
   const createdMs = idTimeMs(delivery);
   const tenant = createdMs === null ? null : await tenantOf(deps.db, delivery, new Date(createdMs));
-  const answer: Operated | null = tenant === null ? null : await act(deps.db, tenant, delivery).catch(refusedByEndpoint);
+  const answer: Operated | null =
+    tenant === null ? null : await act(deps.db, tenant, delivery).catch(refusedByEndpoint);
   return answer === null ? { state: 'not_found', attempts: 0 } : { state: answer.state, attempts: answer.n };
 }
 
 function refusedByEndpoint(error: unknown): Operated {
-  if ((error as { code?: string }).code === 'PHEND') return { delivery: '', state: 'endpoint_disabled', generation: 0, n: 0 };
+  if ((error as { code?: string }).code === 'PHEND')
+    return { delivery: '', state: 'endpoint_disabled', generation: 0, n: 0 };
   throw error;
 }
 

@@ -9,23 +9,39 @@
  * A crash: before the claim, nothing happened; between claim and record, the reaper writes attempt n as worker_lost
  * and the delivery is due again (the receiver may have it: at least once); after the record, nothing is lost.
  */
-import { classifyResult } from './result.ts';
+
+import type { DbClock } from '../db/clock.ts';
 import { type LoadedDelivery, type LoadedEndpoint, loadEndpoints } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
 import { type ClaimAnswer, type ClaimVerdict, claim, giveBack } from '../db/verbs.ts';
 import type { OutcomeClass } from '../domain/classes.ts';
 import type { Egress, PostResult } from '../egress/post.ts';
-import type { DbClock } from '../db/clock.ts';
 import type { Log } from '../log.ts';
 import type { MasterKeys } from '../secrets.ts';
+import type { Gate } from './gate.ts';
 import { type PreparedEndpoint, prepareEndpoint, prepareRequest } from './prepare.ts';
 import type { Recorder } from './recorder.ts';
-import type { Gate } from './gate.ts';
+import { classifyResult } from './result.ts';
 
 /** What became of one member of a batch. */
 export type MemberOutcome =
-  | { kind: 'recorded'; state: 'delivered' | 'retrying' | 'dead' | 'cancelled' | 'stale'; dueAtMs: number | null; n: number; class: OutcomeClass; status: number | null; reason: string | null; workflow: boolean; durationMs: number }
-  | { kind: 'refused'; verdict: Exclude<ClaimVerdict, 'granted' | 'later'>; untilMs: number | null; n: number | null }
+  | {
+      kind: 'recorded';
+      state: 'delivered' | 'retrying' | 'dead' | 'cancelled' | 'stale';
+      dueAtMs: number | null;
+      n: number;
+      class: OutcomeClass;
+      status: number | null;
+      reason: string | null;
+      workflow: boolean;
+      durationMs: number;
+    }
+  | {
+      kind: 'refused';
+      verdict: Exclude<ClaimVerdict, 'granted' | 'later'>;
+      untilMs: number | null;
+      n: number | null;
+    }
   | { kind: 'denied' } // no slot for longer than patienceMs
   | { kind: 'left' }; // this process is stopping; nothing was sent
 
@@ -39,7 +55,11 @@ export interface SendOptions {
 }
 
 export interface Sender {
-  send(members: readonly LoadedDelivery[], options: SendOptions, onOutcome: (member: LoadedDelivery, outcome: MemberOutcome) => void): Promise<void>;
+  send(
+    members: readonly LoadedDelivery[],
+    options: SendOptions,
+    onOutcome: (member: LoadedDelivery, outcome: MemberOutcome) => void,
+  ): Promise<void>;
 }
 
 export interface SenderDeps {
@@ -102,10 +122,21 @@ async function sendBatch(
   const run = async (member: Member, answer: ClaimAnswer, claimedAt: number): Promise<void> => {
     const queue = queues.get(member.row.endpoint)!;
     try {
-      const outcome = await attempt(deps, member.row, endpoints.get(member.row.endpoint), answer, claimedAt, options, () => queue.waiting.length > 0);
+      const outcome = await attempt(
+        deps,
+        member.row,
+        endpoints.get(member.row.endpoint),
+        answer,
+        claimedAt,
+        options,
+        () => queue.waiting.length > 0,
+      );
       settle(member.row, outcome);
     } catch (error) {
-      deps.log.error({ err: error, delivery: member.row.delivery }, 'an attempt could not be finished; its claim will expire');
+      deps.log.error(
+        { err: error, delivery: member.row.delivery },
+        'an attempt could not be finished; its claim will expire',
+      );
       settle(member.row, { kind: 'left' });
     } finally {
       queue.inFlight--;
@@ -131,7 +162,10 @@ async function sendBatch(
           endpoints = await prepareEndpoints(deps, await loadEndpoints(deps.db, [...queues.keys()]));
           endpointsAt = claimedAt;
         }
-        const answers = await claim(deps.db, batch.map(({ row }) => ({ delivery: row.delivery, generation: row.generation, n: row.n })));
+        const answers = await claim(
+          deps.db,
+          batch.map(({ row }) => ({ delivery: row.delivery, generation: row.generation, n: row.n })),
+        );
         const byDelivery = new Map(answers.map((answer) => [answer.delivery, answer]));
         for (const member of batch) {
           const answer = byDelivery.get(member.row.delivery)!;
@@ -143,10 +177,16 @@ async function sendBatch(
           } else if (answer.verdict === 'later') {
             member.deniedAt ??= claimedAt;
             queue.blockedUntil = performance.now() + SLOT_RETRY_MS;
-            if (performance.now() - member.deniedAt >= options.patienceMs) settle(member.row, { kind: 'denied' });
+            if (performance.now() - member.deniedAt >= options.patienceMs)
+              settle(member.row, { kind: 'denied' });
             else queue.waiting.push(member);
           } else {
-            settle(member.row, { kind: 'refused', verdict: answer.verdict, untilMs: answer.until?.getTime() ?? null, n: answer.n });
+            settle(member.row, {
+              kind: 'refused',
+              verdict: answer.verdict,
+              untilMs: answer.until?.getTime() ?? null,
+              n: answer.n,
+            });
           }
         }
       } catch (error) {
@@ -171,7 +211,11 @@ async function sendBatch(
 }
 
 /** Up to MAX_CLAIM members, at most as many of an endpoint as its cap lets this group have in flight. */
-function nextBatch(queues: Map<string, EndpointQueue>, endpoints: Map<string, PreparedEndpoint>, free: number): Member[] {
+function nextBatch(
+  queues: Map<string, EndpointQueue>,
+  endpoints: Map<string, PreparedEndpoint>,
+  free: number,
+): Member[] {
   const batch: Member[] = [];
   const now = performance.now();
   const room = Math.min(free, MAX_CLAIM);
@@ -185,14 +229,20 @@ function nextBatch(queues: Map<string, EndpointQueue>, endpoints: Map<string, Pr
   return batch;
 }
 
-async function prepareEndpoints(deps: SenderDeps, rows: readonly LoadedEndpoint[]): Promise<Map<string, PreparedEndpoint>> {
+async function prepareEndpoints(
+  deps: SenderDeps,
+  rows: readonly LoadedEndpoint[],
+): Promise<Map<string, PreparedEndpoint>> {
   const prepared = new Map<string, PreparedEndpoint>();
   for (const row of rows) {
     try {
       prepared.set(row.id, prepareEndpoint(row, deps.keys));
     } catch (error) {
       // Left out: its attempts are recorded as a fault of ours, which burns nothing and pages someone.
-      deps.log.error({ err: error, endpoint: row.id }, 'an endpoint could not be prepared; check POSTHASTE_MASTER_KEYS');
+      deps.log.error(
+        { err: error, endpoint: row.id },
+        'an endpoint could not be prepared; check POSTHASTE_MASTER_KEYS',
+      );
     }
   }
   return prepared;
@@ -233,7 +283,16 @@ async function attempt(
       return { kind: 'left' };
     }
   }
-  const attempted = classifyResult({ row, endpoint, claimed, result, logged, bytes, nowMs: deps.clock.now(), ownWorkflow: options.ownWorkflow });
+  const attempted = classifyResult({
+    row,
+    endpoint,
+    claimed,
+    result,
+    logged,
+    bytes,
+    nowMs: deps.clock.now(),
+    ownWorkflow: options.ownWorkflow,
+  });
   const recording = deps.recorder.add(attempted.record);
   if (someoneWaits()) deps.recorder.flush();
   const recorded = await recording;

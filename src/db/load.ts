@@ -83,7 +83,17 @@ export async function loadEndpoints(db: Db, endpoints: readonly string[]): Promi
 }
 
 /** How a delivery that is no longer in work ended, or null when it does not exist. */
-export async function loadFinal(db: Db, delivery: string, createdAt: Date): Promise<{ state: string; n: number; reason: string | null; last_status: number | null; last_class: string | null } | null> {
+export async function loadFinal(
+  db: Db,
+  delivery: string,
+  createdAt: Date,
+): Promise<{
+  state: string;
+  n: number;
+  reason: string | null;
+  last_status: number | null;
+  last_class: string | null;
+} | null> {
   const result = await db.query({
     name: 'load_final',
     text: 'select state, n, reason, last_status, last_class from posthaste.deliveries where id = $1 and created_at = $2',

@@ -35,7 +35,10 @@ async function readMigrations(): Promise<Migration[]> {
  * Brings the database to this version and makes the next 14 day partitions.
  * Throws when an applied migration differs from its file, or when the database is newer than this program.
  */
-export async function migrate(databaseUrl: string, options: { maxEventBytes?: number } = {}): Promise<MigrateResult> {
+export async function migrate(
+  databaseUrl: string,
+  options: { maxEventBytes?: number } = {},
+): Promise<MigrateResult> {
   const client = new pg.Client({ connectionString: databaseUrl, application_name: 'posthaste migrate' });
   await client.connect();
   try {
@@ -46,7 +49,10 @@ export async function migrate(databaseUrl: string, options: { maxEventBytes?: nu
     await client.query(`create table if not exists posthaste.migrations (
       name text primary key, checksum text not null, applied_at timestamptz not null default now())`);
     const done = new Map<string, string>(
-      (await client.query('select name, checksum from posthaste.migrations')).rows.map((row) => [row.name, row.checksum]),
+      (await client.query('select name, checksum from posthaste.migrations')).rows.map((row) => [
+        row.name,
+        row.checksum,
+      ]),
     );
     const applied: string[] = [];
     const migrations = await readMigrations();
@@ -75,14 +81,17 @@ export async function migrate(databaseUrl: string, options: { maxEventBytes?: nu
     const known = new Set(migrations.map((migration) => migration.name));
     const unknown = [...done.keys()].filter((name) => !known.has(name));
     if (unknown.length > 0) {
-      throw new Error(`The database has migrations this version lacks (${unknown.join(', ')}). Run a newer Posthaste.`);
+      throw new Error(
+        `The database has migrations this version lacks (${unknown.join(', ')}). Run a newer Posthaste.`,
+      );
     }
     if (options.maxEventBytes !== undefined) {
       await client.query('update posthaste.settings set max_event_bytes = $1 where max_event_bytes <> $1', [
         options.maxEventBytes,
       ]);
     }
-    const partitions = (await client.query('select posthaste.ensure_partitions() as made')).rows[0].made as number;
+    const partitions = (await client.query('select posthaste.ensure_partitions() as made')).rows[0]
+      .made as number;
     return { applied, partitions };
   } finally {
     await client.end(); // also releases the lock

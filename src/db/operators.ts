@@ -10,13 +10,21 @@ export interface Operated {
 
 /** Tries a delivery again now. Null: no such delivery of this tenant. SQLSTATE PHEND: its endpoint takes none. */
 export async function resend(db: Db, tenant: string, delivery: string): Promise<Operated | null> {
-  const result = await db.query({ name: 'resend', text: 'select * from posthaste.resend($1, $2)', values: [tenant, delivery] });
+  const result = await db.query({
+    name: 'resend',
+    text: 'select * from posthaste.resend($1, $2)',
+    values: [tenant, delivery],
+  });
   return result.rows[0] ?? null;
 }
 
 /** Cancels a delivery, at once or with the result of its attempt under way. Null: no such delivery. */
 export async function cancel(db: Db, tenant: string, delivery: string): Promise<Operated | null> {
-  const result = await db.query({ name: 'cancel', text: 'select * from posthaste.cancel($1, $2)', values: [tenant, delivery] });
+  const result = await db.query({
+    name: 'cancel',
+    text: 'select * from posthaste.cancel($1, $2)',
+    values: [tenant, delivery],
+  });
   return result.rows[0] ?? null;
 }
 

@@ -12,7 +12,11 @@ export interface ScannedDelivery {
   event_type: string;
 }
 
-export async function scanDue(db: Db, shards: readonly number[], limit: number): Promise<{ need: Need; rows: number }[]> {
+export async function scanDue(
+  db: Db,
+  shards: readonly number[],
+  limit: number,
+): Promise<{ need: Need; rows: number }[]> {
   const result = await db.query({
     name: 'scan_due',
     text: 'select need, rows from posthaste.scan_due($1, $2)',
@@ -21,7 +25,12 @@ export async function scanDue(db: Db, shards: readonly number[], limit: number):
   return result.rows;
 }
 
-export async function scanLater(db: Db, shards: readonly number[], graceMs: number, limit: number): Promise<number> {
+export async function scanLater(
+  db: Db,
+  shards: readonly number[],
+  graceMs: number,
+  limit: number,
+): Promise<number> {
   const result = await db.query({
     name: 'scan_later',
     text: `select posthaste.scan_later($1, $2 * interval '1 millisecond', $3) as moved`,
@@ -40,7 +49,11 @@ export async function scanFinish(db: Db, shards: readonly number[], limit: numbe
 }
 
 export async function scanWake(db: Db, shards: readonly number[], limit: number): Promise<ScannedDelivery[]> {
-  const result = await db.query({ name: 'scan_wake', text: 'select * from posthaste.scan_wake($1, $2)', values: [shards, limit] });
+  const result = await db.query({
+    name: 'scan_wake',
+    text: 'select * from posthaste.scan_wake($1, $2)',
+    values: [shards, limit],
+  });
   return result.rows;
 }
 

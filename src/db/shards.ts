@@ -58,5 +58,9 @@ export async function releaseLeases(db: Db, process: string, shards: readonly nu
 
 /** Takes this process off the list of the living. */
 export async function sayGoodbye(db: Db, process: string): Promise<void> {
-  await db.query({ name: 'process_goodbye', text: 'delete from posthaste.processes where id = $1', values: [process] });
+  await db.query({
+    name: 'process_goodbye',
+    text: 'delete from posthaste.processes where id = $1',
+    values: [process],
+  });
 }

@@ -109,7 +109,12 @@ export async function giveBack(db: Db, claims: readonly GrantedClaim[]): Promise
 }
 
 /** Turns claims that expired more than graceMs ago into `worker_lost` attempts. Only the scanner calls this. */
-export async function reap(db: Db, shards: readonly number[], graceMs: number, limit: number): Promise<{ delivery: string; n: number }[]> {
+export async function reap(
+  db: Db,
+  shards: readonly number[],
+  graceMs: number,
+  limit: number,
+): Promise<{ delivery: string; n: number }[]> {
   const result = await db.query({
     name: 'reap',
     text: `select delivery, n from posthaste.reap($1, $2 * interval '1 millisecond', $3)`,

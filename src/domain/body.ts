@@ -26,7 +26,12 @@ export function envelope(facts: BodyFacts): { head: string; tail: string } | nul
 }
 
 /** Concatenates the envelope and the data; `concat` and `encode` are the caller's, as this folder knows no Buffer. */
-export function buildBody<B>(facts: BodyFacts, data: B, encode: (text: string) => B, concat: (parts: B[]) => B): B {
+export function buildBody<B>(
+  facts: BodyFacts,
+  data: B,
+  encode: (text: string) => B,
+  concat: (parts: B[]) => B,
+): B {
   const around = envelope(facts);
   return around === null ? data : concat([encode(around.head), data, encode(around.tail)]);
 }

@@ -39,15 +39,26 @@ export function decide(facts: AttemptFacts): Decision {
 
   if (!info.burnsAttempt) {
     const wait = OURS_RETRY_MS * 2 ** Math.min(6, Math.max(0, facts.n - facts.burned - 1));
-    return { outcome: 'retrying', dueMs: Math.min(facts.nowMs + wait, facts.deadlineMs), step: facts.step, burned };
+    return {
+      outcome: 'retrying',
+      dueMs: Math.min(facts.nowMs + wait, facts.deadlineMs),
+      step: facts.step,
+      burned,
+    };
   }
   if (!info.retried) {
-    return { outcome: 'dead', reason: facts.class === 'http_410' ? 'gone' : 'not_retried', step: facts.step, burned };
+    return {
+      outcome: 'dead',
+      reason: facts.class === 'http_410' ? 'gone' : 'not_retried',
+      step: facts.step,
+      burned,
+    };
   }
   if (facts.class === 'http_4xx' && !facts.policy.retry4xx) {
     return { outcome: 'dead', reason: 'not_retried', step: facts.step, burned };
   }
-  if (burned >= facts.policy.maxAttempts) return { outcome: 'dead', reason: 'max_attempts', step: facts.step, burned };
+  if (burned >= facts.policy.maxAttempts)
+    return { outcome: 'dead', reason: 'max_attempts', step: facts.step, burned };
 
   // A manual attempt leaves the schedule as it was, but a receiver that asks for time gets it.
   const slowDown = facts.class === 'http_429' && facts.retryAfterSeconds === null;

@@ -23,10 +23,15 @@ const MAX_ROUNDS = 10_000;
  * How many events to take of each tenant, in turn order, until about `deliveries` are reached or nobody may send.
  * Rotates: the caller passes tenants beginning after the one served last. Mutates `deficits`.
  */
-export function pickTurns(queues: readonly TenantQueue[], deficits: Deficits, deliveries: number): { tenant: string; events: number }[] {
+export function pickTurns(
+  queues: readonly TenantQueue[],
+  deficits: Deficits,
+  deliveries: number,
+): { tenant: string; events: number }[] {
   const turns = new Map<string, { tenant: string; events: number; open: boolean; queue: TenantQueue }>();
   for (const queue of queues) {
-    if (queue.waiting > 0 && queue.room >= 1) turns.set(queue.tenant, { tenant: queue.tenant, events: 0, open: true, queue });
+    if (queue.waiting > 0 && queue.room >= 1)
+      turns.set(queue.tenant, { tenant: queue.tenant, events: 0, open: true, queue });
   }
   let left = deliveries;
   let open = turns.size;
@@ -52,5 +57,7 @@ export function pickTurns(queues: readonly TenantQueue[], deficits: Deficits, de
     }
   }
   for (const tenant of deficits.keys()) if (!turns.has(tenant)) deficits.delete(tenant);
-  return [...turns.values()].filter((turn) => turn.events > 0).map(({ tenant, events }) => ({ tenant, events }));
+  return [...turns.values()]
+    .filter((turn) => turn.events > 0)
+    .map(({ tenant, events }) => ({ tenant, events }));
 }

@@ -10,7 +10,13 @@ export type RetryPolicy = {
   readonly maxAttempts: number;
   readonly retry4xx: boolean;
 } & (
-  | { readonly kind: 'exponential'; readonly baseMs: number; readonly factor: number; readonly capMs: number; readonly jitter: 'equal' | 'none' }
+  | {
+      readonly kind: 'exponential';
+      readonly baseMs: number;
+      readonly factor: number;
+      readonly capMs: number;
+      readonly jitter: 'equal' | 'none';
+    }
   | { readonly kind: 'schedule'; readonly stepsMs: readonly number[] }
 );
 
@@ -40,7 +46,17 @@ export const DEFAULT_POLICY: RetryPolicy = {
 export const STANDARD_WEBHOOKS_POLICY: RetryPolicy = {
   name: 'standard-webhooks',
   kind: 'schedule',
-  stepsMs: [5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR],
+  stepsMs: [
+    5 * SECOND,
+    5 * MINUTE,
+    30 * MINUTE,
+    2 * HOUR,
+    5 * HOUR,
+    10 * HOUR,
+    14 * HOUR,
+    20 * HOUR,
+    24 * HOUR,
+  ],
   deadlineMs: 80 * HOUR,
   maxAttempts: 10,
   retry4xx: true,
@@ -55,14 +71,25 @@ export function parseDuration(text: unknown): number | null {
   return match ? Math.round(Number(match[1]) * UNITS[match[2]!]!) : null;
 }
 
-const FIELDS = ['preset', 'schedule', 'base', 'factor', 'cap', 'jitter', 'deadline', 'max_attempts', 'retry_4xx'];
+const FIELDS = [
+  'preset',
+  'schedule',
+  'base',
+  'factor',
+  'cap',
+  'jitter',
+  'deadline',
+  'max_attempts',
+  'retry_4xx',
+];
 
 /**
  * Checks `{preset}` or `{schedule: ["5s", …]}` or `{base, factor, cap, jitter}`, plus `{deadline, max_attempts,
  * retry_4xx}`. Steps ≥ 10 ms; deadline 1 s to 30 days. The pointer names the wrong field inside the policy.
  */
 export function normalizeRetryPolicy(input: unknown): RetryPolicyCheck {
-  if (input === undefined || input === null) return { ok: true, policy: DEFAULT_POLICY, deadlineMs: DEFAULT_POLICY.deadlineMs };
+  if (input === undefined || input === null)
+    return { ok: true, policy: DEFAULT_POLICY, deadlineMs: DEFAULT_POLICY.deadlineMs };
   if (typeof input !== 'object' || Array.isArray(input)) return bad('', 'must be an object');
   const given = input as Record<string, unknown>;
   for (const field of Object.keys(given)) {
@@ -73,12 +100,18 @@ export function normalizeRetryPolicy(input: unknown): RetryPolicyCheck {
   let policy = shaped.policy;
   if (given.deadline !== undefined) {
     const deadlineMs = parseDuration(given.deadline);
-    if (deadlineMs === null || deadlineMs < SECOND || deadlineMs > 30 * DAY) return bad('/deadline', 'must be a duration from "1s" to "30d"');
+    if (deadlineMs === null || deadlineMs < SECOND || deadlineMs > 30 * DAY)
+      return bad('/deadline', 'must be a duration from "1s" to "30d"');
     policy = { ...policy, deadlineMs };
   }
   if (given.max_attempts !== undefined) {
     const maxAttempts = given.max_attempts;
-    if (typeof maxAttempts !== 'number' || !Number.isInteger(maxAttempts) || maxAttempts < 1 || maxAttempts > 1000) {
+    if (
+      typeof maxAttempts !== 'number' ||
+      !Number.isInteger(maxAttempts) ||
+      maxAttempts < 1 ||
+      maxAttempts > 1000
+    ) {
       return bad('/max_attempts', 'must be a whole number from 1 to 1000');
     }
     policy = { ...policy, maxAttempts };
@@ -92,7 +125,9 @@ export function normalizeRetryPolicy(input: unknown): RetryPolicyCheck {
 
 function shape(given: Record<string, unknown>): RetryPolicyCheck {
   const exponential = ['base', 'factor', 'cap', 'jitter'].filter((field) => given[field] !== undefined);
-  const kinds = [given.preset !== undefined, given.schedule !== undefined, exponential.length > 0].filter(Boolean).length;
+  const kinds = [given.preset !== undefined, given.schedule !== undefined, exponential.length > 0].filter(
+    Boolean,
+  ).length;
   if (kinds > 1) return bad('', 'give one of preset, schedule, or base/factor/cap/jitter');
   if (given.schedule !== undefined) return shapeSchedule(given.schedule);
   if (exponential.length > 0) return shapeExponential(given);
@@ -102,26 +137,45 @@ function shape(given: Record<string, unknown>): RetryPolicyCheck {
 }
 
 function shapeSchedule(schedule: unknown): RetryPolicyCheck {
-  if (!Array.isArray(schedule) || schedule.length === 0 || schedule.length > 100) return bad('/schedule', 'must be a list of 1 to 100 durations');
+  if (!Array.isArray(schedule) || schedule.length === 0 || schedule.length > 100)
+    return bad('/schedule', 'must be a list of 1 to 100 durations');
   const stepsMs: number[] = [];
   for (const [index, step] of schedule.entries()) {
     const ms = parseDuration(step);
-    if (ms === null || ms < 10 || ms > 30 * DAY) return bad(`/schedule/${index}`, 'must be a duration from "10ms" to "30d", such as "5s"');
+    if (ms === null || ms < 10 || ms > 30 * DAY)
+      return bad(`/schedule/${index}`, 'must be a duration from "10ms" to "30d", such as "5s"');
     stepsMs.push(ms);
   }
-  return good({ ...DEFAULT_POLICY, name: 'custom', kind: 'schedule', stepsMs, maxAttempts: stepsMs.length + 1 } as RetryPolicy);
+  return good({
+    ...DEFAULT_POLICY,
+    name: 'custom',
+    kind: 'schedule',
+    stepsMs,
+    maxAttempts: stepsMs.length + 1,
+  } as RetryPolicy);
 }
 
 function shapeExponential(given: Record<string, unknown>): RetryPolicyCheck {
   const baseMs = given.base === undefined ? 30 * SECOND : parseDuration(given.base);
-  if (baseMs === null || baseMs < 10 || baseMs > DAY) return bad('/base', 'must be a duration from "10ms" to "1d"');
+  if (baseMs === null || baseMs < 10 || baseMs > DAY)
+    return bad('/base', 'must be a duration from "10ms" to "1d"');
   const capMs = given.cap === undefined ? Math.max(6 * HOUR, baseMs) : parseDuration(given.cap);
-  if (capMs === null || capMs < baseMs || capMs > 30 * DAY) return bad('/cap', 'must be a duration from base to "30d"');
+  if (capMs === null || capMs < baseMs || capMs > 30 * DAY)
+    return bad('/cap', 'must be a duration from base to "30d"');
   const factor = given.factor ?? 2;
-  if (typeof factor !== 'number' || !(factor >= 1 && factor <= 10)) return bad('/factor', 'must be a number from 1 to 10');
+  if (typeof factor !== 'number' || !(factor >= 1 && factor <= 10))
+    return bad('/factor', 'must be a number from 1 to 10');
   const jitter = given.jitter ?? 'equal';
   if (jitter !== 'equal' && jitter !== 'none') return bad('/jitter', 'must be "equal" or "none"');
-  return good({ ...DEFAULT_POLICY, name: 'custom', kind: 'exponential', baseMs, factor, capMs, jitter } as RetryPolicy);
+  return good({
+    ...DEFAULT_POLICY,
+    name: 'custom',
+    kind: 'exponential',
+    baseMs,
+    factor,
+    capMs,
+    jitter,
+  } as RetryPolicy);
 }
 
 function good(policy: RetryPolicy): RetryPolicyCheck {

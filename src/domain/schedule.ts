@@ -24,7 +24,12 @@ export function hashUnit(text: string): number {
  * has no further step.
  * @param slowDown the receiver answered 429 without Retry-After: exponential policies grow three times faster.
  */
-export function waitMs(policy: RetryPolicy, step: number, jitterKey: string, slowDown: boolean): number | null {
+export function waitMs(
+  policy: RetryPolicy,
+  step: number,
+  jitterKey: string,
+  slowDown: boolean,
+): number | null {
   const u = hashUnit(jitterKey);
   if (policy.kind === 'schedule') {
     const wait = policy.stepsMs[step];

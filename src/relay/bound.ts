@@ -11,7 +11,11 @@ import type { Pool } from '../db/pool.ts';
 export interface Bound {
   room(): number;
   roomOf(tenant: string): number;
-  add(started: { dispatches: readonly string[]; deliveries: readonly string[]; perTenant: ReadonlyMap<string, number> }): void;
+  add(started: {
+    dispatches: readonly string[];
+    deliveries: readonly string[];
+    perTenant: ReadonlyMap<string, number>;
+  }): void;
   /** Counts again. */
   refresh(): Promise<void>;
   /** Starts from what lives in these shards (after a takeover). */

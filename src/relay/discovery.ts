@@ -47,16 +47,23 @@ export function createDiscovery(db: Pool, pageSize = 5_000): Discovery {
       let highest = 0n;
       for (const shard of found.shards) {
         // After a restore into a new cluster rows may carry xids from the future; the cursor never goes there.
-        if (cursors.has(shard.shard) && BigInt(shard.xid) < xmax) cursors.set(shard.shard, { xid: shard.xid, seq: shard.seq });
+        if (cursors.has(shard.shard) && BigInt(shard.xid) < xmax)
+          cursors.set(shard.shard, { xid: shard.xid, seq: shard.seq });
       }
-      for (const position of cursors.values()) if (BigInt(position.xid) > highest) highest = BigInt(position.xid);
+      for (const position of cursors.values())
+        if (BigInt(position.xid) > highest) highest = BigInt(position.xid);
       late = found.xip.filter((xid) => BigInt(xid) <= highest);
       for (const row of found.tenants) {
         if (!cursors.has(row.shard)) continue;
         const before: Position = { xid: row.xid, seq: row.seq - 1 };
         const known = tenants.get(row.tenant);
         if (known === undefined) {
-          tenants.set(row.tenant, { tenant: row.tenant, shard: row.shard, after: before, waiting: row.events });
+          tenants.set(row.tenant, {
+            tenant: row.tenant,
+            shard: row.shard,
+            after: before,
+            waiting: row.events,
+          });
         } else {
           known.waiting += row.events;
           if (comparePositions(before, known.after) < 0) known.after = before;

@@ -3,7 +3,14 @@
  * over within 8 s; a stopping owner gives them up at once. Shares are even over the living relays. Called by relay.ts.
  */
 import type { Pool } from '../db/pool.ts';
-import { acquireLeases, heartbeat, type Lease, releaseLeases, renewLeases, sayGoodbye } from '../db/shards.ts';
+import {
+  acquireLeases,
+  heartbeat,
+  type Lease,
+  releaseLeases,
+  renewLeases,
+  sayGoodbye,
+} from '../db/shards.ts';
 
 export const SHARD_COUNT = 16;
 const LEASE_MS = 6_000;
@@ -21,7 +28,11 @@ export interface Leases {
 export function createLeases(db: Pool, process: string, roles: string): Leases {
   let held: Lease[] = [];
   let renewedAt = Number.NEGATIVE_INFINITY;
-  const key = (leases: readonly Lease[]): string => leases.map((l) => `${l.shard}/${l.epoch}`).sort().join();
+  const key = (leases: readonly Lease[]): string =>
+    leases
+      .map((l) => `${l.shard}/${l.epoch}`)
+      .sort()
+      .join();
 
   return {
     held: () => held,
@@ -32,11 +43,16 @@ export function createLeases(db: Pool, process: string, roles: string): Leases {
       const relays = await heartbeat(db, process, roles, 3 * RENEW_MS + 1_000);
       held = await renewLeases(db, process, LEASE_MS);
       const share = Math.ceil(SHARD_COUNT / Math.max(1, relays));
-      if (held.length < share) held = [...held, ...(await acquireLeases(db, process, LEASE_MS, share - held.length))];
+      if (held.length < share)
+        held = [...held, ...(await acquireLeases(db, process, LEASE_MS, share - held.length))];
       else if (held.length > share) {
         const surplus = held.slice(share);
         held = held.slice(0, share);
-        await releaseLeases(db, process, surplus.map((lease) => lease.shard));
+        await releaseLeases(
+          db,
+          process,
+          surplus.map((lease) => lease.shard),
+        );
       }
       renewedAt = startedAt;
       return key(held) !== before;

@@ -112,7 +112,11 @@ export function createRelay(options: RelayOptions): Relay {
     lastServed = turns.at(-1)!.tenant;
     const taken = await fanOut(db, {
       leases: leases.held(),
-      tenants: turns.map(({ tenant, events }) => ({ tenant, after: waiting.waiting().get(tenant)!.after, limit: events })),
+      tenants: turns.map(({ tenant, events }) => ({
+        tenant,
+        after: waiting.waiting().get(tenant)!.after,
+        limit: events,
+      })),
       dispatch: newId('dsp'),
       singles: single ? singles : 0,
       aliveMs: ALIVE_MS,
@@ -139,7 +143,12 @@ export function createRelay(options: RelayOptions): Relay {
     }));
   };
 
-  const account = (turns: readonly { tenant: string; events: number }[], taken: FannedOut, waiting: Discovery, room: Bound): void => {
+  const account = (
+    turns: readonly { tenant: string; events: number }[],
+    taken: FannedOut,
+    waiting: Discovery,
+    room: Bound,
+  ): void => {
     const byTenant = new Map(taken.tenants.map((t) => [t.tenant, t]));
     const perTenant = new Map<string, number>();
     for (const { tenant, events } of turns) {
@@ -150,7 +159,11 @@ export function createRelay(options: RelayOptions): Relay {
       perTenant.set(tenant, got.deliveries);
       fanOuts.set(tenant, fanOutOf(tenant) * 0.8 + (got.deliveries / got.events) * 0.2);
     }
-    room.add({ dispatches: taken.dispatches.map((d) => d.id), deliveries: taken.deliveries.map((d) => d.delivery), perTenant });
+    room.add({
+      dispatches: taken.dispatches.map((d) => d.id),
+      deliveries: taken.deliveries.map((d) => d.delivery),
+      perTenant,
+    });
   };
 
   /** Not awaited: the next fan-out goes on meanwhile. The bound keeps what is started and unfinished small. */
@@ -194,7 +207,11 @@ export function createRelay(options: RelayOptions): Relay {
       stopping = true;
       poke();
       await running;
-      await leases.release().catch((error: unknown) => log.warn({ err: error }, 'shard leases could not be given up; they run out in 6 s'));
+      await leases
+        .release()
+        .catch((error: unknown) =>
+          log.warn({ err: error }, 'shard leases could not be given up; they run out in 6 s'),
+        );
     },
     stats: () => ({
       shards: leases.held().length,

@@ -77,9 +77,15 @@ export function createScanner(options: ScannerOptions): Scanner {
   };
 
   /** Few rows get workflows of their own, many become groups. */
-  const giveOwner = async (shards: readonly number[], due: ReadonlyMap<string, number>, waiting: number): Promise<boolean> => {
+  const giveOwner = async (
+    shards: readonly number[],
+    due: ReadonlyMap<string, number>,
+    waiting: number,
+  ): Promise<boolean> => {
     const never = options.grouping === 'never';
-    const singles = never ? 200 : Math.min(starter.budget.available('single', performance.now()), options.livingRoom());
+    const singles = never
+      ? 200
+      : Math.min(starter.budget.available('single', performance.now()), options.livingRoom());
     if (never || waiting <= singles) {
       for (const row of await scanAdopt(db, shards, LANES, singles, ALIVE_MS)) {
         starter.budget.take('single', performance.now());
@@ -105,7 +111,8 @@ export function createScanner(options: ScannerOptions): Scanner {
     const ids: string[] = [];
     while (ids.length < 20 && starter.budget.take('endpoint', performance.now())) ids.push(newId('dsp'));
     if (ids.length === 0) return;
-    for (const group of await regroupHeld(db, shards, ids, LIMIT, ALIVE_MS)) void starter.startDispatch(group.id, 'held', group.members);
+    for (const group of await regroupHeld(db, shards, ids, LIMIT, ALIVE_MS))
+      void starter.startDispatch(group.id, 'held', group.members);
   };
 
   let running: Promise<void> = Promise.resolve();

@@ -19,7 +19,9 @@ const CACHE = join(here, '..', '..', 'dist', 'bundles');
 export async function ensureWorkflowBundle(): Promise<string> {
   const hash = createHash('sha256');
   for (const folder of [WORKFLOWS, DOMAIN]) {
-    for (const name of (await readdir(folder)).filter((n) => n.endsWith(`.${extension}`) && !n.endsWith('.d.ts')).sort()) {
+    for (const name of (await readdir(folder))
+      .filter((n) => n.endsWith(`.${extension}`) && !n.endsWith('.d.ts'))
+      .sort()) {
       hash.update(`${name}\0`).update(await readFile(join(folder, name)));
     }
   }
@@ -29,7 +31,10 @@ export async function ensureWorkflowBundle(): Promise<string> {
     await readFile(path, { encoding: 'utf8', flag: 'r' });
     return path;
   } catch {
-    const { code } = await bundleWorkflowCode({ workflowsPath: join(WORKFLOWS, `index.${extension}`), logger: new DefaultLogger('ERROR') });
+    const { code } = await bundleWorkflowCode({
+      workflowsPath: join(WORKFLOWS, `index.${extension}`),
+      logger: new DefaultLogger('ERROR'),
+    });
     await mkdir(CACHE, { recursive: true });
     const draft = `${path}.${process.pid}`;
     await writeFile(draft, code);

@@ -3,7 +3,12 @@
  * twice is harmless: the claim decides who sends. A failed start is no loss either: the scanner finds the row.
  */
 import { Client, WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from '@temporalio/client';
-import { defineSearchAttributeKey, type SearchAttributePair, SearchAttributeType, TypedSearchAttributes } from '@temporalio/common';
+import {
+  defineSearchAttributeKey,
+  type SearchAttributePair,
+  SearchAttributeType,
+  TypedSearchAttributes,
+} from '@temporalio/common';
 import type { NativeConnection } from '@temporalio/worker';
 import type { Log } from '../log.ts';
 import {
@@ -32,7 +37,10 @@ export interface Starter {
   budget: StartBudget;
   /** Temporal answered lately; while false, callers leave work where it is. */
   available(): boolean;
-  startDelivery(names: DeliveryNames, input: { generation: number; dueAt?: number; lane?: Lane }): Promise<boolean>;
+  startDelivery(
+    names: DeliveryNames,
+    input: { generation: number; dueAt?: number; lane?: Lane },
+  ): Promise<boolean>;
   startDispatch(dispatch: string, lane: Lane, members: number): Promise<boolean>;
   /** Signals a sleeping delivery, starting it when it does not run. */
   wakeDelivery(names: DeliveryNames, generation: number): Promise<boolean>;
@@ -67,11 +75,16 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
       if (attributes && /search attribute/i.test(messages(error))) {
         attributes = false;
         attributesAt = performance.now();
-        deps.log.warn('the Temporal server lacks the Wh… search attributes; going on without them (posthaste doctor tells how to add them)');
+        deps.log.warn(
+          'the Temporal server lacks the Wh… search attributes; going on without them (posthaste doctor tells how to add them)',
+        );
         return attempt(what, start);
       }
       downUntil = performance.now() + 1_000;
-      deps.log.warn({ err: error, workflow: what }, 'a workflow could not be started; the scanner will try again');
+      deps.log.warn(
+        { err: error, workflow: what },
+        'a workflow could not be started; the scanner will try again',
+      );
       return false;
     }
   };
@@ -108,7 +121,10 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
       const workflowId = deliveryWorkflowId(names.delivery);
       if (input.dueAt === undefined) note(workflowId);
       return attempt(workflowId, () =>
-        client.workflow.start(DELIVERY_WORKFLOW, { ...deliveryOptions(names, { deliveryId: names.delivery, ...input }), requestEagerStart: true }),
+        client.workflow.start(DELIVERY_WORKFLOW, {
+          ...deliveryOptions(names, { deliveryId: names.delivery, ...input }),
+          requestEagerStart: true,
+        }),
       );
     },
     async startDispatch(dispatch, lane, members) {

@@ -33,8 +33,24 @@ export interface DispatchInput {
 
 /** How an attempt activity ended, as far as the workflow must know. */
 export type AttemptOutcome =
-  | { kind: 'ended'; state: 'delivered' | 'dead' | 'cancelled' | 'unknown'; attempts: number; reason?: string; status?: number | null; class?: string }
-  | { kind: 'wait'; state: 'retrying' | 'busy' | 'held'; untilMs: number; attempts: number; nextAttempt: number; generation: number; status?: number | null; class?: string };
+  | {
+      kind: 'ended';
+      state: 'delivered' | 'dead' | 'cancelled' | 'unknown';
+      attempts: number;
+      reason?: string;
+      status?: number | null;
+      class?: string;
+    }
+  | {
+      kind: 'wait';
+      state: 'retrying' | 'busy' | 'held';
+      untilMs: number;
+      attempts: number;
+      nextAttempt: number;
+      generation: number;
+      status?: number | null;
+      class?: string;
+    };
 
 export interface DeliveryResult {
   state: 'delivered' | 'cancelled' | 'unknown';

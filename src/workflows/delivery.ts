@@ -18,12 +18,10 @@ import {
   condition,
   continueAsNew,
   defineQuery,
-
   defineSignal,
   defineUpdate,
   isCancellation,
   proxyActivities,
-
   setCurrentDetails,
   setHandler,
   upsertSearchAttributes,
@@ -75,13 +73,22 @@ const attemptAttribute = defineSearchAttributeKey(SEARCH_ATTRIBUTES.attempt, Sea
 /** A quarter of an hour: how long a delivery held for its endpoint sleeps before it reads its row again. */
 const HELD_MS = 15 * 60_000;
 
+/** Shorter waits are slept by the activity: a timer fires about a second late. */
+const SHORT_MS = 1_000;
+
 export async function delivery(input: DeliveryInput): Promise<DeliveryResult> {
   const { deliveryId } = input;
   let wake = false;
   let replays = 0;
   let operating = 0;
   const lines: string[] = [];
-  const state: DeliveryState = { state: 'sending', attempts: 0, nextAttemptAt: null, lastStatus: null, lastClass: null };
+  const state: DeliveryState = {
+    state: 'sending',
+    attempts: 0,
+    nextAttemptAt: null,
+    lastStatus: null,
+    lastClass: null,
+  };
 
   const operate = async (act: 'resendDelivery' | 'cancelDelivery'): Promise<OperatorResult> => {
     operating++;
@@ -108,7 +115,8 @@ export async function delivery(input: DeliveryInput): Promise<DeliveryResult> {
     if (input.dueAt !== undefined) {
       lane = 'retry';
       const ms = input.dueAt - Date.now();
-      if (ms > 0 && !wake) await condition(() => wake, ms, { summary: `next attempt in ${describe(ms)}` });
+      if (ms > SHORT_MS && !wake)
+        await condition(() => wake, ms, { summary: `next attempt in ${describe(ms)}` });
     }
     for (;;) {
       wake = false;
@@ -143,9 +151,10 @@ export async function delivery(input: DeliveryInput): Promise<DeliveryResult> {
         const dueAt = wake ? Date.now() : outcome.untilMs;
         await continueAsNew<typeof delivery>({ deliveryId, generation: outcome.generation, dueAt });
       }
-      const until = outcome.state === 'held' ? Math.min(outcome.untilMs, Date.now() + HELD_MS) : outcome.untilMs;
+      const until =
+        outcome.state === 'held' ? Math.min(outcome.untilMs, Date.now() + HELD_MS) : outcome.untilMs;
       const ms = until - Date.now();
-      if (ms > 0 && !wake) await condition(() => wake, ms, { summary: summaryOf(outcome, ms) });
+      if (ms > SHORT_MS && !wake) await condition(() => wake, ms, { summary: summaryOf(outcome, ms) });
       await condition(() => operating === 0);
     }
   } catch (error) {

@@ -11,7 +11,13 @@ import {
   setCurrentDetails,
   setHandler,
 } from '@temporalio/workflow';
-import { type Activities, type DispatchInput, type DispatchResult, LANE_QUEUES, PROGRESS_QUERY } from './contract.ts';
+import {
+  type Activities,
+  type DispatchInput,
+  type DispatchResult,
+  LANE_QUEUES,
+  PROGRESS_QUERY,
+} from './contract.ts';
 
 // The group's lease on life is in PostgreSQL (dispatches.alive_until): when its worker dies, the scanner makes a new
 // group of what is left, long before Temporal tries this activity again and finds nothing to do.
@@ -35,7 +41,9 @@ export async function dispatch(input: DispatchInput): Promise<DispatchResult> {
   let result: DispatchResult | null = null;
   setHandler(progressQuery, () => result);
   const { dispatchId } = input;
-  result = await CancellationScope.nonCancellable(() => proxies[input.lane ?? 'first'].attemptDispatch({ dispatchId }));
+  result = await CancellationScope.nonCancellable(() =>
+    proxies[input.lane ?? 'first'].attemptDispatch({ dispatchId }),
+  );
   setCurrentDetails(`${result.delivered} delivered, ${result.failed} failed, ${result.left} left for later`);
   return result;
 }

@@ -1,0 +1,50 @@
+/**
+ * A hint between processes that events were committed. Only API processes send it, after their commit and at most
+ * every 20 ms; never a producer's transaction, since NOTIFY serialises commits. A lost hint costs one poll interval.
+ */
+import pg from 'pg';
+import type { Db } from './pool.ts';
+
+const CHANNEL = 'posthaste_relay';
+
+export async function notify(db: Db): Promise<void> {
+  await db.query(`notify ${CHANNEL}`);
+}
+
+/** Calls back for every hint; reconnects by itself. Without a session of its own (PgBouncer) it stays silent. */
+export function listen(databaseUrl: string, onHint: () => void): { close(): Promise<void> } {
+  let closed = false;
+  let client: pg.Client | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  const connect = async (): Promise<void> => {
+    const next = new pg.Client({
+      connectionString: databaseUrl,
+      application_name: 'posthaste listen',
+      keepAlive: true,
+    });
+    next.on('notification', onHint);
+    next.on('error', () => {});
+    next.on('end', () => {
+      if (!closed) timer = setTimeout(() => void connect(), 1_000);
+    });
+    client = next;
+    try {
+      await next.connect();
+      await next.query(`listen ${CHANNEL}`);
+    } catch {
+      await next.end().catch(() => {});
+      if (!closed) {
+        clearTimeout(timer);
+        timer = setTimeout(() => void connect(), 1_000);
+      }
+    }
+  };
+  void connect();
+  return {
+    async close() {
+      closed = true;
+      clearTimeout(timer);
+      await client?.end().catch(() => {});
+    },
+  };
+}

@@ -1,0 +1,168 @@
+/**
+ * The engine of a process: relay and scanner, workers and what they send with. Called by src/process.ts for the roles
+ * relay and worker; the only place where these parts meet.
+ */
+import { createGate } from './activities/gate.ts';
+import { createActivities } from './activities/index.ts';
+import { createLiving, type Living } from './activities/living.ts';
+import { createObserver, type Observer } from './activities/observe.ts';
+import { createRecorder } from './activities/recorder.ts';
+import { createSender } from './activities/sender.ts';
+import { createDbClock } from './db/clock.ts';
+import { listen } from './db/notify.ts';
+import type { Pool } from './db/pool.ts';
+import { createEgress } from './egress/post.ts';
+import type { Metrics } from './metrics.ts';
+import type { Closer, Engine, ProcessOptions } from './process.ts';
+import { SHARD_COUNT } from './relay/leases.ts';
+import { createRelay, type Relay } from './relay/relay.ts';
+import { createScanner, type Scanner } from './relay/scanner.ts';
+import { startUpkeep } from './relay/upkeep.ts';
+import { connectTemporal } from './temporal/connection.ts';
+import { createStarter, type Starter } from './temporal/starter.ts';
+import { startWorkers, type WorkerSet } from './temporal/worker.ts';
+import { LANE_QUEUES, type Lane } from './workflows/contract.ts';
+
+/** Deliveries that may sleep in a workflow of their own: a wake costs about a start. */
+const LIVING_LIMIT = 300;
+/** Requests to receivers under way at once. */
+const REQUESTS_LIMIT = 500;
+
+export interface EngineOptions extends ProcessOptions {
+  db: Pool;
+  id: string;
+  metrics: Metrics;
+  stopping: AbortSignal;
+  closers: Closer[];
+}
+
+interface Parts extends EngineOptions {
+  starter: Starter;
+  living: Living;
+  observer: Observer;
+}
+
+export async function startEngine(options: EngineOptions): Promise<Engine> {
+  const { config, db, log, metrics } = options;
+  let scanner: Scanner | undefined;
+  let relay: Relay | undefined;
+  let workers: WorkerSet | undefined;
+
+  const connection = await connectTemporal(config.temporal.connectionOptions, log, options.stopping);
+  options.closers.push(() => connection.close());
+  const starter = createStarter({ connection, namespace: config.temporal.namespace, log });
+  const living = createLiving(LIVING_LIMIT);
+  const observer = createObserver({ db, log, metrics, scan: () => scanner?.poke() });
+  const parts: Parts = { ...options, starter, living, observer };
+  if (options.roles.includes('worker')) {
+    const activities = await startSending(parts);
+    const lanes = options.lanes ?? (Object.keys(LANE_QUEUES) as Lane[]);
+    workers = await startWorkers({
+      connection,
+      namespace: config.temporal.namespace,
+      activities,
+      lanes,
+      log,
+    });
+    options.closers.push(() => workers!.shutdown());
+  }
+  if (options.roles.includes('relay')) {
+    ({ relay, scanner } = startRelaying(parts));
+  }
+  return {
+    poke() {
+      relay?.poke();
+      scanner?.poke();
+    },
+    pokeScanner: () => scanner?.poke(),
+    holdsEveryShard: () => relay !== undefined && relay.leases.held().length === SHARD_COUNT,
+    checks: () => ({
+      temporal: starter.available(),
+      ...(workers === undefined ? {} : { temporal_worker: workers.healthy() }),
+    }),
+  };
+}
+
+/** The sending side: clock, egress, recorder, sender, and the activities over them. */
+async function startSending(parts: Parts) {
+  const { config, db, log, metrics } = parts;
+  const clock = createDbClock(db);
+  await clock.sync();
+  const egress = createEgress({ allow: config.egressAllow, proxy: config.egressProxy });
+  const gate = createGate(REQUESTS_LIMIT);
+  const recorder = createRecorder({ db, log });
+  const clockTimer = setInterval(() => void clock.sync().catch(() => {}), 10_000);
+  const gauges = setInterval(() => {
+    metrics.recordWaiting.set(recorder.waiting());
+    metrics.inFlight.set(gate.inFlight());
+    metrics.eventLoopLagSeconds.set(gate.lagMs() / 1_000);
+  }, 1_000);
+  parts.closers.push(async () => {
+    await recorder.drain();
+    clearInterval(clockTimer);
+    clearInterval(gauges);
+    gate.close();
+    await egress.close();
+  });
+  const sender = createSender({ db, egress, recorder, clock, gate, keys: config.masterKeys!, log });
+  return createActivities({
+    db,
+    sender,
+    clock,
+    starter: parts.starter,
+    living: parts.living,
+    grouping: config.grouping,
+    log,
+    stopping: parts.stopping,
+    observe: parts.observer.observe,
+  });
+}
+
+/** The relaying side: relay, scanner, chores, and hints from API processes. */
+function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner } {
+  const { config, db, log, starter, living } = parts;
+  const weights = { of: new Map<string, number>() };
+  const relay = createRelay({
+    db,
+    starter,
+    log,
+    grouping: config.grouping,
+    processId: parts.id,
+    roles: parts.roles.join('+'),
+    costOf: parts.observer.costOf,
+    weightOf: (tenant) => weights.of.get(tenant) ?? 1,
+  });
+  const scanner = createScanner({
+    db,
+    starter,
+    leases: relay.leases,
+    grouping: config.grouping,
+    log,
+    livingRoom: () => LIVING_LIMIT - living.count(),
+    onReaped: () => parts.metrics.attempts.inc({ class: 'worker_lost' }),
+  });
+  const upkeep = startUpkeep({
+    db,
+    log,
+    leases: relay.leases,
+    living,
+    metrics: parts.metrics,
+    weights,
+    starter,
+    relay,
+  });
+  const hints = listen(config.databaseDirectUrl, () => {
+    relay.poke();
+    scanner.poke();
+  });
+  parts.closers.push(
+    () => hints.close(),
+    () => upkeep.stop(),
+  );
+  void relay.run();
+  void scanner.run();
+  parts.closers.push(async () => {
+    await Promise.all([relay.stop(), scanner.stop()]);
+  });
+  return { relay, scanner };
+}

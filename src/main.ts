@@ -1,0 +1,124 @@
+#!/usr/bin/env node
+/** Commands: `posthaste start | all | api | relay | worker | migrate`. Reads the environment once, via src/config.ts. */
+import { Command, Option } from 'commander';
+import { type Config, type Role as ConfigRole, loadConfig, type Problem, renderProblems } from './config.ts';
+import { migrate } from './db/migrate.ts';
+import { createLog } from './log.ts';
+import { type Role, type RunningProcess, startProcess } from './process.ts';
+import { start } from './start.ts';
+import { LANE_QUEUES, type Lane } from './workflows/contract.ts';
+
+const program = new Command('posthaste').description(
+  'Webhooks, delivered: signed, at least once, every attempt visible.',
+);
+
+program
+  .command('start')
+  .description(
+    'everything on this machine: embedded PostgreSQL and Temporal unless the environment names real ones',
+  )
+  .action(async () => {
+    const loaded = loadConfig(process.env, 'start');
+    if (!loaded.ok) return refuse(loaded.problems);
+    await runUntilSignal(() => start(loaded.config));
+  });
+
+program
+  .command('migrate')
+  .description('bring the database to this version and make the next 14 day partitions')
+  .action(async () => {
+    const config = configFor('migrate');
+    if (config === null) return;
+    const result = await migrate(config.databaseDirectUrl, { maxEventBytes: config.maxEventBytes });
+    const names = result.applied.length === 0 ? 'no new migrations' : result.applied.join(', ');
+    process.stdout.write(`migrated: ${names}; ${result.partitions} partitions made\n`);
+  });
+
+const ROLES: Record<string, { roles: Role[]; description: string }> = {
+  all: { roles: ['api', 'relay', 'worker'], description: 'api, relay and worker in one process' },
+  api: { roles: ['api'], description: 'the HTTP API' },
+  relay: { roles: ['relay'], description: 'outbox → deliveries → workflows, and the scanner' },
+  worker: { roles: ['worker'], description: 'workflows and the requests to receivers' },
+};
+
+for (const [name, { roles, description }] of Object.entries(ROLES)) {
+  const command = program.command(name).description(description);
+  if (roles.includes('worker')) {
+    command.addOption(
+      new Option('--lanes <lanes>', `comma-separated: ${Object.keys(LANE_QUEUES).join(', ')}`).argParser(
+        parseLanes,
+      ),
+    );
+  }
+  command.action(async (flags: { lanes?: Lane[] }) => {
+    const config = configFor(name as Exclude<ConfigRole, 'start'>);
+    if (config === null) return;
+    const log = createLog({ level: config.logLevel, fields: { role: name } });
+    await runUntilSignal(async () => {
+      const running = await startProcess({
+        config,
+        roles,
+        log,
+        ...(flags.lanes === undefined ? {} : { lanes: flags.lanes }),
+      });
+      log.info({ url: running.url, pid: process.pid }, 'ready');
+      return running;
+    });
+  });
+}
+
+function parseLanes(text: string): Lane[] {
+  const lanes = text.split(',').map((lane) => lane.trim());
+  for (const lane of lanes) {
+    if (!(lane in LANE_QUEUES))
+      program.error(
+        `error: --lanes knows ${Object.keys(LANE_QUEUES).join(', ')}; not ${JSON.stringify(lane)}`,
+      );
+  }
+  return lanes as Lane[];
+}
+
+function configFor(role: Exclude<ConfigRole, 'start'>): Config | null {
+  const loaded = loadConfig(process.env, role);
+  if (loaded.ok) return loaded.config;
+  refuse(loaded.problems);
+  return null;
+}
+
+function refuse(problems: Problem[]): void {
+  process.stderr.write(`${renderProblems(problems)}\n`);
+  process.exitCode = 2;
+}
+
+/** Runs until SIGINT or SIGTERM, then stops in order. A second signal ends the process at once. */
+async function runUntilSignal(begin: () => Promise<Pick<RunningProcess, 'stop'>>): Promise<void> {
+  let running: Pick<RunningProcess, 'stop'> | undefined;
+  let signals = 0;
+  let interrupted: () => void = () => {};
+  const signalled = new Promise<void>((resolve) => {
+    interrupted = resolve;
+  });
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => {
+      signals++;
+      if (signals > 1) process.exit(130);
+      interrupted();
+    });
+  }
+  const beginning = begin().then((started) => {
+    running = started;
+  });
+  try {
+    await Promise.race([beginning, signalled]);
+    await signalled;
+    await beginning.catch(() => {});
+  } finally {
+    await running?.stop();
+  }
+  process.exit(0);
+}
+
+program.parseAsync().catch((error: unknown) => {
+  process.stderr.write(`posthaste: ${error instanceof Error ? error.message : String(error)}\n`);
+  process.exit(1);
+});

@@ -1,0 +1,129 @@
+/**
+ * Puts one process together: which roles it plays, what they share, and in what order they start and stop.
+ * Called by src/main.ts and by tests. Nothing else builds real dependencies.
+ *
+ * Stop: no new claims, no new fan-outs → requests under way finish and are recorded → leases, groups and connections
+ * are given up. Any instant of a kill is safe too; it only costs the reaper's time.
+ */
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import type { Config } from './config.ts';
+import { notify } from './db/notify.ts';
+import { createPool } from './db/pool.ts';
+import type { Log } from './log.ts';
+import { createMetrics } from './metrics.ts';
+import type { Lane } from './workflows/contract.ts';
+
+export type Role = 'api' | 'relay' | 'worker';
+
+export interface ProcessOptions {
+  config: Config;
+  roles: readonly Role[];
+  log: Log;
+  lanes?: readonly Lane[];
+}
+
+export interface RunningProcess {
+  /** Where the API listens; null without the role. */
+  url: string | null;
+  stop(): Promise<void>;
+}
+
+/** A part that must be stopped; run last in, first out. */
+export type Closer = () => Promise<void> | void;
+
+export async function startProcess(options: ProcessOptions): Promise<RunningProcess> {
+  const { config, log } = options;
+  const has = (role: Role): boolean => options.roles.includes(role);
+  const engineWanted = has('worker') || has('relay');
+  const db = createPool(config.databaseUrl, {
+    max: engineWanted ? 20 : 10,
+    applicationName: `posthaste ${options.roles.join('+')}`,
+    onError: (error) => log.warn({ err: error }, 'a database connection broke'),
+  });
+  const stopping = new AbortController();
+  const closers: Closer[] = [() => db.end()];
+  const metrics = createMetrics();
+
+  let stopped: Promise<void> | undefined;
+  const stop = (): Promise<void> => {
+    stopped ??= (async () => {
+      stopping.abort();
+      for (const close of closers.reverse()) {
+        try {
+          await close(); // each is tried, even when one before it failed
+        } catch (error) {
+          log.warn({ err: error }, 'a part did not stop cleanly');
+        }
+      }
+    })();
+    return stopped;
+  };
+
+  try {
+    const id = `${hostname()}/${process.pid}/${randomBytes(3).toString('hex')}`;
+    // Loaded on demand: a process that only serves the API starts without Temporal's native code.
+    const engine = engineWanted
+      ? await (await import('./engine.ts')).startEngine({
+          ...options,
+          db,
+          id,
+          metrics,
+          stopping: stopping.signal,
+          closers,
+        })
+      : undefined;
+    let url: string | null = null;
+    if (has('api')) {
+      const { startApi } = await import('./api/listen.ts');
+      const api = await startApi({
+        db,
+        config,
+        log,
+        metricsText: () => metrics.text(),
+        poke: createPoke(db, log, engine),
+        wake: async () => engine?.pokeScanner(),
+        readiness: async () => {
+          const database = await db.query('select 1').then(
+            () => true,
+            () => false,
+          );
+          const checks: Record<string, boolean> = { database, ...engine?.checks() };
+          return { ok: Object.values(checks).every(Boolean), checks };
+        },
+      });
+      closers.push(() => api.close());
+      url = api.url;
+    }
+    return { url, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** In this process the relay is told at once; others hear of it by NOTIFY, at most every 20 ms. */
+function createPoke(db: ReturnType<typeof createPool>, log: Log, engine: Engine | undefined): () => void {
+  let timer: NodeJS.Timeout | undefined;
+  return () => {
+    engine?.poke();
+    if (engine?.holdsEveryShard()) return;
+    timer ??= setTimeout(
+      () => {
+        timer = undefined;
+        notify(db).catch((error: unknown) =>
+          log.warn({ err: error }, 'a hint to the relays was lost; they poll'),
+        );
+      },
+      engine === undefined ? 2 : 20,
+    );
+  };
+}
+
+/** What the other roles see of the engine. */
+export interface Engine {
+  poke(): void;
+  pokeScanner(): void;
+  holdsEveryShard(): boolean;
+  checks(): Record<string, boolean>;
+}

@@ -1,0 +1,74 @@
+/** Slow chores of a relay process: partitions ahead, expired keys and secrets, tenants' weights, gauges. */
+
+import { countWork, loadWeights } from '../db/endpoint-health.ts';
+import { purgeIdempotencyKeys } from '../db/idempotency.ts';
+import { ensurePartitions } from '../db/partitions.ts';
+import type { Pool } from '../db/pool.ts';
+import { purgeExpiredSecrets } from '../db/secrets.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import type { Starter } from '../temporal/starter.ts';
+import type { Leases } from './leases.ts';
+import type { Relay } from './relay.ts';
+
+export interface UpkeepOptions {
+  db: Pool;
+  log: Log;
+  leases: Leases;
+  living: { refresh(count: number): void };
+  metrics: Metrics;
+  weights: { of: Map<string, number> };
+  starter: Starter;
+  relay: Relay;
+}
+
+const SECOND = 1_000;
+
+export function startUpkeep(options: UpkeepOptions): { stop(): Promise<void> } {
+  const { db, log } = options;
+  const every = (ms: number, name: string, chore: () => Promise<unknown>) => {
+    let running: Promise<unknown> = Promise.resolve();
+    let busy = false;
+    const run = (): void => {
+      if (busy) return;
+      busy = true;
+      running = chore()
+        .catch((error: unknown) => log.warn({ err: error, chore: name }, 'a chore failed; it is tried again'))
+        .finally(() => {
+          busy = false;
+        });
+    };
+    run();
+    const timer = setInterval(run, ms);
+    return async () => {
+      clearInterval(timer);
+      await running;
+    };
+  };
+  const stops = [
+    every(SECOND, 'count', async () => {
+      const shards = options.leases.held().map((lease) => lease.shard);
+      const { rows, living } = await countWork(db, shards);
+      options.living.refresh(living);
+      const stats = options.relay.stats();
+      options.metrics.living.set(living);
+      options.metrics.withoutWorkflow.set(rows - living);
+      options.metrics.waitingEvents.set(stats.waitingEvents);
+      options.metrics.unfinished.set(stats.unfinished);
+      options.metrics.startRate.set(options.starter.budget.rate());
+    }),
+    every(30 * SECOND, 'weights', async () => {
+      options.weights.of = await loadWeights(db);
+    }),
+    every(10 * 60 * SECOND, 'partitions', () => ensurePartitions(db)),
+    every(60 * SECOND, 'purge', async () => {
+      await purgeIdempotencyKeys(db);
+      await purgeExpiredSecrets(db);
+    }),
+  ];
+  return {
+    async stop() {
+      await Promise.all(stops.map((stop) => stop()));
+    },
+  };
+}
