@@ -15,21 +15,20 @@ function defaultOf(name: VariableName): string | null {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : null;
 }
 
-const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
-
 export function renderConfiguration(): string {
-  const rows = names.map((name) => {
+  const entries = names.map((name) => {
     const { description, expected, unset, requiredBy, secret } = variableMeta(name);
     const value = defaultOf(name);
     const facts = [
       description,
-      `Must be ${expected.replaceAll('|', '\\|')}.`,
       ...(secret ? ['Never printed.'] : []),
+      `Must be ${expected}.`,
+      value === null ? `Without it: ${unset}.` : `Default: \`${value}\`.`,
       ...(requiredBy ? [`Required by ${requiredBy.join(', ')}.`] : []),
     ];
-    return `| \`${name}\` | ${facts.join(' ').replaceAll('cidr[:port|:*]', 'cidr[:port\\|:*]')} | ${value === null ? sentence(unset ?? '') : `\`${value}\``} |`;
+    return `## \`${name}\`\n\n${facts.map((fact) => `- ${fact}`).join('\n')}\n`;
   });
-  const temporal = Object.entries(TEMPORAL_VARIABLES).map(([name, text]) => `| \`${name}\` | ${text} |`);
+  const temporal = Object.entries(TEMPORAL_VARIABLES).map(([name, text]) => `- \`${name}\`: ${text}`);
   return `# Configuration
 
 Posthaste is configured by environment variables alone. They are read once, at start-up; every bad value is reported
@@ -37,16 +36,11 @@ at once, with its name and what is expected, and the process ends with code 2. A
 
 This file is generated from \`src/config.ts\` by \`npm run docs\`; change the schema, not the text.
 
-| variable | meaning | default, or what happens without it |
-|---|---|---|
-${rows.join('\n')}
-
+${entries.join('\n')}
 ## Temporal
 
 Read by the Temporal SDK's own loader, so one environment serves Posthaste, the \`temporal\` CLI and other SDKs.
 
-| variable | meaning |
-|---|---|
 ${temporal.join('\n')}
 
 ## The embedded servers

@@ -151,7 +151,7 @@ export const variables = z.object({
       meta({
         description:
           'Networks that may be sent to besides public addresses over https, `cidr[:port|:*]`, comma-separated. Also permits plain http to them. Without a port: 80, 443 and 8443.',
-        expected: 'networks such as 10.0.0.0/8:8080, 127.0.0.1/32:* or [fd00::/8]:443',
+        expected: 'networks such as `10.0.0.0/8:8080`, `127.0.0.1/32:*` or `[fd00::/8]:443`',
         example: '10.20.0.0/16:8080',
         unset: 'public addresses over https only',
       }),
