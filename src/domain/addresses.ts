@@ -222,7 +222,16 @@ export function mayDial(ip: string, port: number, allowOnly: boolean, allow: Egr
   return addressAllowed(ip, port, allow) || (!allowOnly && isPublicAddress(ip));
 }
 
-/** Same bits, same text: for comparing a peer with what was dialled. Unwraps IPv4-mapped IPv6. null if unparsable. */
+/**
+ * Is the other end of a connection one of the addresses that were judged? Compared by bits; a dual-stack socket may
+ * print an IPv4 peer as IPv4-mapped IPv6.
+ */
+export function isJudgedPeer(peer: string, judged: readonly string[]): boolean {
+  const bits = comparableAddress(peer);
+  return bits !== null && judged.some((address) => comparableAddress(address) === bits);
+}
+
+/** Same bits, same text, with IPv4-mapped IPv6 unwrapped; null if unparsable. */
 export function comparableAddress(text: string): string | null {
   const ip = parseIp(text);
   if (!ip) return null;

@@ -122,8 +122,7 @@ function classifyTls(fault: Fault): OutcomeClass {
   if (OUT_OF_RESOURCES.has(code) && code !== 'EACCES' && code !== 'EPERM') return 'local';
   if (fault.clientCertificate && CERTIFICATE_ALERT.test(code)) return 'tls_client_certificate_refused';
   if (CERTIFICATE.test(code)) return 'tls_certificate';
-  if (fault.certificateRequested && !fault.clientCertificate) return 'tls_client_certificate_required';
-  return 'tls_handshake';
+  return fault.certificateRequested ? certificateVerdict(fault) : 'tls_handshake';
 }
 
 function classifyExchange(fault: Fault): OutcomeClass {
@@ -136,10 +135,12 @@ function classifyExchange(fault: Fault): OutcomeClass {
   if (!RESETS.has(code)) return code === 'ETIMEDOUT' ? 'reset' : 'unknown';
   if (fault.staleSocket) return 'reset_reused';
   // In TLS 1.3 the server judges our certificate after we have sent the request.
-  if (fault.phase === 'sent' && fault.certificateRequested) {
-    return fault.clientCertificate ? 'tls_client_certificate_refused' : 'tls_client_certificate_required';
-  }
-  return 'reset';
+  return fault.phase === 'sent' && fault.certificateRequested ? certificateVerdict(fault) : 'reset';
+}
+
+/** A server that asked for a certificate and then hung up did not like what it got. */
+function certificateVerdict(fault: Fault): OutcomeClass {
+  return fault.clientCertificate ? 'tls_client_certificate_refused' : 'tls_client_certificate_required';
 }
 
 /**

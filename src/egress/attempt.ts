@@ -215,7 +215,8 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
       code,
       name: faultName(error),
       staleSocket: stale,
-      certificateRequested: link.certificateRequested,
+      // Once it has served a request, the certificate question is settled.
+      certificateRequested: link.certificateRequested && link.served === 0,
       clientCertificate: this.#input.tls?.cert !== undefined,
     };
     const outcome = classifyFault(fault);

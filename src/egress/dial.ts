@@ -10,7 +10,7 @@ import type { TLSSocket } from 'node:tls';
 import { connect as connectTls } from 'node:tls';
 import type { LRUCache } from 'lru-cache';
 import type { EgressAllow } from '../domain/addresses.ts';
-import { comparableAddress, mayDial } from '../domain/addresses.ts';
+import { comparableAddress, isJudgedPeer, mayDial } from '../domain/addresses.ts';
 import type { OutcomeClass, Phase } from '../domain/classes.ts';
 import { classifyFault } from '../domain/classify.ts';
 import type { ProxyServer } from './proxy.ts';
@@ -171,9 +171,7 @@ export class Dial {
     await settled(socket, 'connect', budget.left(), 'ETIMEDOUT');
     // The resolver or the system may have surprises: what counts is who is at the other end.
     if (socket.remoteAddress === undefined) throw new DialError('ECONNRESET');
-    const peer = comparableAddress(socket.remoteAddress);
-    if (peer === null || !addresses.some((address) => comparableAddress(address) === peer))
-      throw new Blocked();
+    if (!isJudgedPeer(socket.remoteAddress, addresses)) throw new Blocked();
     return socket;
   }
 
@@ -194,10 +192,18 @@ export class Dial {
     });
     this.#own(socket);
     socket.on('session', (ticket: Buffer) => this.#context.sessions.set(this.#sessionKey, ticket));
+    // A socket that is destroyed no longer knows what the server asked for.
+    const { destroy } = socket;
+    socket.destroy = (error) => {
+      this.#certificateRequested ||= askedForCertificate(socket);
+      socket.destroy = destroy;
+      return destroy.call(socket, error);
+    };
     try {
       await settled(socket, 'secureConnect', budget.left(), 'ERR_TLS_HANDSHAKE_TIMEOUT');
-    } finally {
       this.#certificateRequested = askedForCertificate(socket);
+    } finally {
+      socket.destroy = destroy;
       this.tlsMs = performance.now() - started;
     }
     return socket;

@@ -61,9 +61,16 @@ export class Link {
     });
   }
 
-  /** May another request be written to it? @param now performance.now() */
+  /**
+   * May another request be written to it? Not while the last one is still going out: a receiver that answers early
+   * may never read the rest.
+   * @param now performance.now()
+   */
   usable(now: number): boolean {
-    return !this.#socket.destroyed && this.served < MAX_REQUESTS && now < this.#expires;
+    const socket = this.#socket;
+    return (
+      !socket.destroyed && socket.writableLength === 0 && this.served < MAX_REQUESTS && now < this.#expires
+    );
   }
 
   /** Closes the socket at once. Requests on it fail; nothing is flushed. */

@@ -114,6 +114,9 @@ export class Pools {
       pool.waiters.shift();
       // Not from within the parser that is still reading the response.
       queueMicrotask(() => waiter.useLink(link));
+    } else if (this.#gate.length > 0) {
+      // Another endpoint waits for a socket of the shared budget.
+      link.destroy();
     } else {
       this.#rest(pool, link);
     }

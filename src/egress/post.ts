@@ -114,6 +114,8 @@ export interface EgressOptions {
 const MAX_SOCKETS = 4_096;
 const CONNECT_MS = 5_000;
 const MAX_TLS_SESSIONS = 1_000;
+/** A resumed session is not verified anew, so it must not outlive the verification for long. */
+const TLS_SESSION_MS = 600_000;
 
 /**
  * Makes the egress of a process. Environment proxies and global dispatchers have no effect on it. A change of
@@ -136,7 +138,7 @@ export function createEgress(options: EgressOptions): Egress {
       proxy: options.proxy ? parseProxy(options.proxy) : undefined,
       ownAddresses: options.ownAddresses ? comparable(options.ownAddresses) : interfaceAddresses(),
       connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_MS,
-      sessions: new LRUCache({ max: MAX_TLS_SESSIONS }),
+      sessions: new LRUCache({ max: MAX_TLS_SESSIONS, ttl: TLS_SESSION_MS }),
     },
     running: new Set(),
     freshRetries: 0,

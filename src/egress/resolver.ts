@@ -103,7 +103,7 @@ function combine(v4: Family | undefined, v6: Family | undefined): { answer: DnsA
     const ttl = Math.min(MAX_TTL_S, ...records.map((record) => record.ttl));
     return {
       answer: { ok: true, addresses: records.map((record) => record.address) },
-      ttlSeconds: Math.max(ttl, 1),
+      ttlSeconds: ttl,
     };
   }
   const codes = [v4?.code ?? 'ETIMEOUT', v6?.code ?? 'ETIMEOUT'];

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import {
   ALLOW_NOTHING,
   addressAllowed,
-  comparableAddress,
+  isJudgedPeer,
   isPublicAddress,
   mayDial,
   parseEgressAllow,
@@ -105,10 +105,13 @@ describe('parsing', () => {
     );
   });
 
-  test('compares a mapped peer with the IPv4 address that was dialled', () => {
-    expect(comparableAddress('::ffff:127.0.0.1')).toBe(comparableAddress('127.0.0.1'));
-    expect(comparableAddress('::ffff:127.0.0.1')).not.toBe(comparableAddress('127.0.0.2'));
-    expect(comparableAddress('nonsense')).toBeNull();
+  test('recognises the peer that was judged, and no other', () => {
+    expect(isJudgedPeer('127.0.0.1', ['127.0.0.9', '127.0.0.1'])).toBe(true);
+    expect(isJudgedPeer('::ffff:127.0.0.1', ['127.0.0.1'])).toBe(true);
+    expect(isJudgedPeer('2606:4700:0:0::1', ['2606:4700::1'])).toBe(true);
+    expect(isJudgedPeer('10.0.0.1', ['127.0.0.1'])).toBe(false);
+    expect(isJudgedPeer('nonsense', ['nonsense'])).toBe(false);
+    expect(isJudgedPeer('127.0.0.1', [])).toBe(false);
   });
 });
 

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+// @ts-expect-error a plain script without types
 import { renderFailures } from '../../scripts/failures.mjs';
 import { OUTCOME_CLASSES, type OutcomeInfo, outcomeInfo } from '../../src/domain/classes.ts';
 

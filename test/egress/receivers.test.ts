@@ -2,7 +2,9 @@
  * Receivers that misbehave, one by one, on real sockets. Each must give one result of the right class within its
  * deadline, and must not harm the next delivery to a good receiver.
  */
-import type { Socket } from 'node:net';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import type { OutcomeClass, Phase } from '../../src/domain/classes.ts';
@@ -229,6 +231,7 @@ describe('a receiver that', () => {
 
     const next = await client.send(`http://127.0.0.1:${good.port}/hook`, { endpoint: 'ep_good' });
     expect(next).toMatchObject({ class: 'ok', responseBodyText: 'ok' });
+    await client.egress.close();
     await bad.allClosed();
   });
 });
@@ -240,6 +243,42 @@ test('a receiver that resets as soon as somebody connects gives one result, befo
   expect(['connect_reset', 'reset']).toContain(result.class);
   expect(result.written).toBe(result.class === 'reset');
   expect(bad.connections()).toBe(1);
+});
+
+test('a receiver whose queue of connections is full ends with the time for connecting', async () => {
+  // A stopped process accepts nothing; the kernel then drops what exceeds its backlog.
+  const script =
+    'require("net").createServer().listen({ port: 0, host: "127.0.0.1", backlog: 1 }, function () { console.log(this.address().port) })';
+  const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const fillers: Socket[] = [];
+  try {
+    const port = Number(String((await once(child.stdout, 'data'))[0]));
+    child.kill('SIGSTOP');
+    for (let i = 0; i < 8; i++) fillers.push(connect(port, '127.0.0.1').on('error', () => {}));
+    await once(fillers[0] as Socket, 'connect');
+    await using client = testEgress({ connectTimeoutMs: 300 });
+    const result = await client.send(`http://127.0.0.1:${port}/`);
+    expect(result).toMatchObject({ class: 'connect_timeout', phase: 'tcp', written: false });
+    expect(result.durationMs).toBeLessThan(1_000);
+  } finally {
+    for (const filler of fillers) filler.destroy();
+    child.kill('SIGKILL');
+  }
+});
+
+test('a receiver that answers before it has read a large body gives its status', async () => {
+  await using early = await onConnect((socket) => {
+    socket.once('data', () => {
+      socket.pause();
+      socket.write('HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n');
+    });
+  });
+  await using client = testEgress();
+  const url = `http://127.0.0.1:${early.port}/`;
+  for (let i = 0; i < 2; i++) {
+    const result = await client.send(url, { body: Buffer.alloc(20_000_000) });
+    expect(result).toMatchObject({ class: 'http_4xx', status: 413, reusedSocket: false });
+  }
 });
 
 describe('the response', () => {
