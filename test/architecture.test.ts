@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 
 const RULES = join(import.meta.dirname, '..', '.dependency-cruiser.cjs');
 const ROOT = dirname(RULES);
@@ -83,7 +83,7 @@ describe('the import rules', () => {
 
   it('catch each kind of forbidden import', async () => {
     const root = mkdtempSync(join(tmpdir(), 'posthaste-architecture-'));
-    afterAll(() => rmSync(root, { recursive: true, force: true }));
+    onTestFinished(() => rmSync(root, { recursive: true, force: true }));
     const folders = ['db', 'domain', 'egress', 'activities', 'temporal', 'workflows'];
     const targets = folders.map((folder): [string, string] => [`${folder}/target.ts`, 'export {};']);
     const circle: [string, string] = ['db/d.ts', "import './c.ts';"];

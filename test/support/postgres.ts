@@ -1,10 +1,9 @@
 /**
- * A migrated database of its own for each test file. Dropped when the file is done, kept when a test failed and
- * KEEP_FAILED=1 is set together with TEST_DATABASE_URL (the embedded server itself goes with the run).
+ * A migrated database of its own for each test file. Dropped when the file is done.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll } from 'vitest';
+import { cleanUpLater } from './clean-up.ts';
 import { shared } from './shared.ts';
 import { execute, withDatabase } from './template.ts';
 
@@ -25,7 +24,7 @@ export async function createDatabase(options: { empty?: boolean } = {}): Promise
     execute(adminUrl, `create database ${name} template ${options.empty ? 'template0' : template}`),
   );
   const drop = () => execute(adminUrl, `drop database if exists ${name} with (force)`);
-  afterAll(drop);
+  cleanUpLater(drop);
   return { name, url: withDatabase(adminUrl, name), adminUrl, drop };
 }
 

@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { afterAll } from 'vitest';
+import { cleanUpLater } from './clean-up.ts';
 import { shared } from './shared.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -33,7 +33,7 @@ export async function startRole(args: string[], env: Record<string, string>): Pr
   await shared('dist');
   if (!cleansUp) {
     cleansUp = true;
-    afterAll(endAll);
+    cleanUpLater(endAll);
   }
   const child = spawn(process.execPath, ['dist/main.js', ...args], {
     cwd: ROOT,

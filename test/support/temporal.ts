@@ -9,9 +9,9 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
-import { afterAll } from 'vitest';
 import { type EmbeddedTemporal, SEARCH_ATTRIBUTES, startTemporal } from '../../src/embedded/temporal.ts';
 import { ensureTemporalCli } from '../../src/embedded/temporal-cli.ts';
+import { cleanUpLater } from './clean-up.ts';
 import { shared } from './shared.ts';
 
 export interface TestNamespace {
@@ -25,7 +25,7 @@ export async function createNamespace(options: { attributes?: boolean } = {}): P
   const { address } = await shared('temporal');
   const namespace = `test-${randomBytes(5).toString('hex')}`;
   const connection = await Connection.connect({ address });
-  afterAll(() => connection.close());
+  cleanUpLater(() => connection.close());
   await connection.workflowService.registerNamespace({
     namespace,
     workflowExecutionRetentionPeriod: msToTs('1 day'),
@@ -64,7 +64,7 @@ export async function startOwnTemporal(): Promise<OwnTemporal> {
   const directory = await mkdtemp(join(tmpdir(), 'posthaste-test-'));
   let server = await startTemporal({ cli, directory, notice: () => {}, port: 0, uiPort: 0 });
   const port = Number(server.address.split(':')[1]);
-  afterAll(async () => {
+  cleanUpLater(async () => {
     await server.stop();
     await rm(directory, { recursive: true, force: true });
   });
