@@ -92,20 +92,26 @@ language sql volatile as $$
   select count(*) from joined
 $$;
 
--- Rows that found no slot for a second: one group per endpoint, one at a time, paced by the endpoint's own cap.
--- Those that do not fit wait behind it, so that they do not stand before other endpoints' rows in the scan.
-create function posthaste.regroup_held(p_shards int[], p_ids text[], p_limit int, p_alive interval)
+-- Rows that found no slot for a second. Endpoints with a few such rows share one group (p_shared); an endpoint with
+-- many gets a group of its own, one at a time, paced by its own cap. Rows that do not fit wait behind it, so that
+-- they do not stand before other endpoints' rows in the scan.
+create function posthaste.regroup_held(p_shards int[], p_shared text, p_ids text[], p_limit int, p_alive interval)
 returns table (id text, members bigint) language sql volatile as $$
   with due as materialized (
-    select w.delivery, w.endpoint, w.shard, w.dispatch from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
+    select w.delivery, w.endpoint, w.shard, w.scan_at from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = 'held' and w.state in ('ready', 'retrying')
       and not w.workflow and w.dispatch is null and w.deadline > clock_timestamp() and not w.cancel_requested
     order by w.scan_at limit p_limit for update of w skip locked
+  ), sized as materialized (
+    select d.endpoint, count(*) > 20 as many from due d
+    where not exists (select from posthaste.dispatches x where x.endpoint = d.endpoint) group by d.endpoint
   ), ranked as (
-    select d.*, row_number() over (partition by d.endpoint) as rank, dense_rank() over (order by d.endpoint) as pick from due d
-    where not exists (select from posthaste.dispatches x where x.endpoint = d.endpoint)
+    select d.delivery, d.endpoint, d.shard, z.many, row_number() over (partition by d.endpoint order by d.scan_at) as rank,
+      dense_rank() over (partition by z.many order by d.endpoint) as pick, row_number() over (partition by z.many order by d.scan_at) as place
+    from due d join sized z on z.endpoint = d.endpoint
   ), chosen as materialized (
-    select r.*, p_ids[r.pick] as group_id from ranked r where r.pick <= cardinality(p_ids) and r.rank <= 500
+    select r.delivery, r.shard, case when r.many then r.endpoint end as endpoint, case when r.many then p_ids[r.pick] else p_shared end as group_id
+    from ranked r where case when r.many then r.pick <= cardinality(p_ids) and r.rank <= 500 else r.place <= 500 end
   ), made as (
     insert into posthaste.dispatches (id, shard, lane, endpoint, members, alive_until)
     select c.group_id, min(c.shard), 'held', c.endpoint, count(*), clock_timestamp() + p_alive from chosen c group by c.group_id, c.endpoint

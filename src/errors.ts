@@ -98,22 +98,27 @@ export type InputError =
   | { readonly pointer: string; readonly detail: string }
   | { readonly parameter: string; readonly detail: string };
 
+interface ProblemRest {
+  readonly errors?: readonly InputError[];
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly more?: Readonly<Record<string, unknown>>;
+}
+
 /** Thrown anywhere below a route; src/api/problem.ts renders it. `detail` is for people and may change. */
 export class ProblemError extends Error {
   override readonly name = 'ProblemError';
   readonly code: ProblemCode;
   readonly errors: readonly InputError[] | undefined;
   readonly headers: Readonly<Record<string, string>>;
+  /** Further members of the document. */
+  readonly more: Readonly<Record<string, unknown>>;
 
-  constructor(
-    code: ProblemCode,
-    detail: string,
-    more: { errors?: readonly InputError[]; headers?: Readonly<Record<string, string>> } = {},
-  ) {
+  constructor(code: ProblemCode, detail: string, rest: ProblemRest = {}) {
     super(detail);
     this.code = code;
-    this.errors = more.errors;
-    this.headers = more.headers ?? {};
+    this.errors = rest.errors;
+    this.headers = rest.headers ?? {};
+    this.more = rest.more ?? {};
   }
 }
 

@@ -95,6 +95,7 @@ interface EndpointQueue {
   waiting: Member[];
   inFlight: number;
   blockedUntil: number; // performance.now(); a denial makes it wait for a free slot or a moment
+  grantedAt: number; // when a member last got a slot: an endpoint that moves is not given up on
 }
 
 async function sendBatch(
@@ -105,7 +106,7 @@ async function sendBatch(
 ): Promise<void> {
   const queues = new Map<string, EndpointQueue>();
   for (const row of rows) {
-    const queue = queues.get(row.endpoint) ?? { waiting: [], inFlight: 0, blockedUntil: 0 };
+    const queue = queues.get(row.endpoint) ?? { waiting: [], inFlight: 0, blockedUntil: 0, grantedAt: 0 };
     queue.waiting.push({ row, deniedAt: null });
     queues.set(row.endpoint, queue);
   }
@@ -172,12 +173,13 @@ async function sendBatch(
           const queue = queues.get(member.row.endpoint)!;
           if (answer.verdict === 'granted') {
             queue.inFlight++;
+            queue.grantedAt = claimedAt;
             deps.gate.enter();
             void run(member, answer, claimedAt);
           } else if (answer.verdict === 'later') {
             member.deniedAt ??= claimedAt;
             queue.blockedUntil = performance.now() + SLOT_RETRY_MS;
-            if (performance.now() - member.deniedAt >= options.patienceMs)
+            if (impatient(member, queue, options.patienceMs))
               settle(member.row, { kind: 'denied' });
             else queue.waiting.push(member);
           } else {
@@ -208,6 +210,13 @@ async function sendBatch(
     });
   }
   if (failure !== undefined) throw failure;
+}
+
+/** No slot for patienceMs and none for its neighbours either, or none for five times as long whatever they got. */
+function impatient(member: Member, queue: EndpointQueue, patienceMs: number): boolean {
+  const now = performance.now();
+  const waited = now - member.deniedAt!;
+  return waited >= 5 * patienceMs || now - Math.max(member.deniedAt!, queue.grantedAt) >= patienceMs;
 }
 
 /** Up to MAX_CLAIM members, at most as many of an endpoint as its cap lets this group have in flight. */

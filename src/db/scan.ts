@@ -91,14 +91,15 @@ export async function regroup(
 export async function regroupHeld(
   db: Db,
   shards: readonly number[],
+  sharedDispatch: string,
   dispatches: readonly string[],
   limit: number,
   aliveMs: number,
 ): Promise<{ id: string; members: number }[]> {
   const result = await db.query({
     name: 'regroup_held',
-    text: `select id, members from posthaste.regroup_held($1, $2, $3, $4 * interval '1 millisecond')`,
-    values: [shards, dispatches, limit, aliveMs],
+    text: `select id, members from posthaste.regroup_held($1, $2, $3, $4, $5 * interval '1 millisecond')`,
+    values: [shards, sharedDispatch, dispatches, limit, aliveMs],
   });
   return result.rows;
 }

@@ -39,7 +39,7 @@ export interface Relay {
   stats(): { shards: number; waitingTenants: number; waitingEvents: number; unfinished: number };
 }
 
-const BOUND = 4_000;
+const BOUND = 2_000;
 const GROUP_SIZE = 500;
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 250;

@@ -108,11 +108,12 @@ export function createScanner(options: ScannerOptions): Scanner {
   };
 
   const groupHeld = async (shards: readonly number[]): Promise<void> => {
+    if (!starter.budget.take('retryGroup', performance.now())) return;
     const ids: string[] = [];
     while (ids.length < 20 && starter.budget.take('endpoint', performance.now())) ids.push(newId('dsp'));
-    if (ids.length === 0) return;
-    for (const group of await regroupHeld(db, shards, ids, LIMIT, ALIVE_MS))
+    for (const group of await regroupHeld(db, shards, newId('dsp'), ids, LIMIT, ALIVE_MS)) {
       void starter.startDispatch(group.id, 'held', group.members);
+    }
   };
 
   let running: Promise<void> = Promise.resolve();
