@@ -1,0 +1,146 @@
+/** Deliveries and attempts as the API shows them; shared by deliveries.ts and event-reads.ts. */
+import { z } from '@hono/zod-openapi';
+import type { AttemptRow } from '../db/attempts.ts';
+import type { DeliveryFilter, DeliveryRow } from '../db/deliveries.ts';
+import type { Operated as OperatedRow } from '../db/operators.ts';
+import { makeId } from '../domain/ids.ts';
+import { timestamp } from './schemas.ts';
+import { bodyText } from './text.ts';
+
+export const STATES = ['ready', 'sending', 'retrying', 'held', 'delivered', 'dead', 'cancelled'] as const;
+const state = z.enum(STATES);
+
+export const Delivery = z
+  .object({
+    id: z.string(),
+    event: z.string(),
+    event_type: z.string(),
+    endpoint: z.string(),
+    sequence: z.int(),
+    state,
+    reason: z.string().nullable().openapi({ description: 'Why it is dead or cancelled' }),
+    kind: z.enum(['live', 'replay']),
+    generation: z.int().openapi({ description: '1, and one more for each replay' }),
+    attempts: z.int(),
+    last_status: z.int().nullable(),
+    last_class: z.string().nullable(),
+    created_at: timestamp,
+    next_attempt_at: timestamp.nullable(),
+    deadline: timestamp.nullable(),
+    finished_at: timestamp.nullable(),
+    cancel_requested: z.boolean(),
+  })
+  .openapi('Delivery');
+
+export const Operated = z
+  .object({ id: z.string(), state, generation: z.int(), attempts: z.int() })
+  .openapi('OperatedDelivery');
+
+const headerList = z.array(z.tuple([z.string(), z.string()]));
+const body = { body: z.string().nullable(), body_encoding: z.enum(['text', 'base64']).nullable() };
+export const Attempt = z
+  .object({
+    id: z.string(),
+    n: z.int(),
+    generation: z.int(),
+    started_at: timestamp,
+    duration_ms: z.number().nullable().openapi({ description: 'null: the worker was lost' }),
+    class: z.string(),
+    phase: z.string().nullable(),
+    error: z.string().nullable(),
+    decision: z.enum(['delivered', 'retrying', 'dead', 'cancelled', 'unknown']),
+    next_attempt_at: timestamp.nullable(),
+    fresh_retry: z.boolean(),
+    request: z.object({
+      method: z.literal('POST'),
+      url: z.string(),
+      headers: headerList.openapi({ description: 'As sent; values of custom headers as their length' }),
+      head_bytes: z.int().nullable(),
+      body_bytes: z.int(),
+      ...body,
+    }),
+    response: z
+      .object({ status: z.int(), headers: headerList, ...body, truncated: z.boolean() })
+      .nullable()
+      .openapi({ description: 'null: there was none' }),
+  })
+  .openapi('Attempt');
+
+export const NO_FILTER: DeliveryFilter = {
+  endpoint: null,
+  event: null,
+  type: null,
+  state: null,
+  status: null,
+  class: null,
+  sinceId: null,
+  untilId: null,
+  since: null,
+  until: null,
+};
+
+/** The smallest delivery id of a time: ids are in the order of time. */
+export function lowestId(at: Date): string {
+  return makeId('dlv', Math.max(0, at.getTime()), '0'.repeat(16));
+}
+
+export function deliveryView(row: DeliveryRow) {
+  return {
+    id: row.id,
+    event: row.event,
+    event_type: row.event_type,
+    endpoint: row.endpoint,
+    sequence: row.sequence,
+    state: row.state,
+    reason: row.reason,
+    kind: row.kind,
+    generation: row.generation,
+    attempts: row.n,
+    last_status: row.last_status,
+    last_class: row.last_class,
+    created_at: row.created_at,
+    next_attempt_at: row.state === 'sending' ? null : row.due_at,
+    deadline: row.deadline,
+    finished_at: row.finished_at,
+    cancel_requested: row.cancel_requested,
+  };
+}
+
+export function operatedView(row: OperatedRow) {
+  return { id: row.delivery, state: row.state, generation: row.generation, attempts: row.n };
+}
+
+/** @param sent the bytes that every attempt of this delivery sends; null when the event is no longer kept. */
+export function attemptView(row: AttemptRow, sent: Buffer | null) {
+  const nothing = { body: null, body_encoding: null };
+  return {
+    id: row.id,
+    n: row.n,
+    generation: row.generation,
+    started_at: row.started_at,
+    duration_ms: row.duration_ms,
+    class: row.class,
+    phase: row.phase,
+    error: row.error,
+    decision: row.decision,
+    next_attempt_at: row.next_due_at,
+    fresh_retry: row.fresh_retry,
+    request: {
+      method: 'POST',
+      url: row.request_url,
+      headers: JSON.parse(row.request_headers),
+      head_bytes: row.head_bytes,
+      body_bytes: row.request_bytes,
+      ...(sent === null ? nothing : bodyText(sent)),
+    },
+    response:
+      row.status === null
+        ? null
+        : {
+            status: row.status,
+            headers: JSON.parse(row.response_headers ?? '[]'),
+            ...(row.response_body === null ? nothing : bodyText(row.response_body)),
+            truncated: row.response_truncated,
+          },
+  };
+}

@@ -1,0 +1,176 @@
+/** What an endpoint looks like from outside. Write-only values are shown by name, length and fingerprint. */
+import { z } from '@hono/zod-openapi';
+import type { EndpointRow } from '../db/endpoints.ts';
+import { eventType, notifyEmails, text, timestamp } from './schemas.ts';
+
+const duration = z.string().openapi({ example: '5m', description: 'A number and ms, s, m, h or d' });
+const RetryPolicy = z
+  .object({
+    preset: z.enum(['default', 'standard-webhooks']).optional(),
+    schedule: z.array(duration).optional(),
+    base: duration.optional(),
+    factor: z.number().optional(),
+    cap: duration.optional(),
+    jitter: z.enum(['equal', 'none']).optional(),
+    deadline: duration.optional(),
+    max_attempts: z.int().optional(),
+    retry_4xx: z.boolean().optional(),
+  })
+  .openapi('RetryPolicy', {
+    description:
+      'One of `preset`, `schedule`, or `base`/`factor`/`cap`/`jitter`; plus `deadline`, `max_attempts`, `retry_4xx`',
+  });
+
+/** Checked by src/domain/retry-policy.ts; here only described. */
+const retryPolicy = z
+  .unknown()
+  .openapi({ type: 'object', allOf: [{ $ref: '#/components/schemas/RetryPolicy' }] });
+
+const limits = z
+  .strictObject({
+    in_flight: z
+      .int()
+      .min(1)
+      .max(1_000)
+      .optional()
+      .openapi({ description: 'Requests at a time; default 10' }),
+    timeout_ms: z.int().min(1_000).max(30_000).optional().openapi({ description: 'Default 15000' }),
+  })
+  .openapi('EndpointLimits');
+
+const pem = z.string().min(1).max(65_536);
+const tls = z
+  .strictObject({ client_certificate: pem.optional(), client_key: pem.optional(), ca_bundle: pem.optional() })
+  .openapi('EndpointTls', { description: 'PEM texts, write-only. Replaced as a whole.' });
+
+/** Checked by src/domain/headers.ts: names, values, sizes. */
+const headers = z.unknown().openapi({
+  type: 'object',
+  additionalProperties: { type: 'string' },
+  description: 'Custom headers, write-only. Replaced as a whole.',
+});
+
+const fields = {
+  url: z.string().min(1).max(2_048).openapi({ example: 'https://example.com/webhooks' }),
+  description: text(512).nullable(),
+  event_types: z.array(eventType).min(1).max(1_000).nullable().openapi({ description: 'null: every type' }),
+  retry_policy: retryPolicy,
+  limits,
+  headers,
+  tls: tls.nullable(),
+  traceparent: z.boolean().openapi({ description: 'Whether to send a traceparent header' }),
+  notify_emails: notifyEmails,
+};
+
+const optional = {
+  description: fields.description.optional(),
+  event_types: fields.event_types.optional(),
+  retry_policy: fields.retry_policy.optional(),
+  limits: fields.limits.optional(),
+  headers: fields.headers.optional(),
+  tls: fields.tls.optional(),
+  traceparent: fields.traceparent.optional(),
+  notify_emails: fields.notify_emails.optional(),
+};
+
+const secretKind = z.enum(['hmac', 'ed25519']);
+const ownSecret = z.string().max(256).openapi({
+  description: '`whsec_` and base64 of 24 to 64 bytes, or `whsk_` for ed25519. Made for you when left out.',
+});
+
+export const EndpointInput = z
+  .strictObject({
+    url: fields.url,
+    ...optional,
+    secret: ownSecret.optional(),
+    secret_kind: secretKind.optional(),
+  })
+  .openapi('EndpointInput');
+export const EndpointChange = z
+  .strictObject({ url: fields.url.optional(), ...optional })
+  .openapi('EndpointChange');
+export type EndpointFields = Omit<z.output<typeof EndpointChange>, 'url'> & { url?: string | undefined };
+
+const certificate = z.object({ subject: z.string(), fingerprint_sha256: z.string(), expires_at: timestamp });
+export const Endpoint = z
+  .object({
+    id: z.string(),
+    url: z.string(),
+    description: z.string().nullable(),
+    event_types: z.array(z.string()).nullable(),
+    state: z.enum(['active', 'paused', 'disabled']),
+    disabled_reason: z.string().nullable(),
+    retry_policy: RetryPolicy,
+    limits: z.object({ in_flight: z.int(), timeout_ms: z.int() }),
+    headers: z.array(z.object({ name: z.string(), length: z.int() })),
+    tls: z.object({ client_certificate: certificate.nullable(), ca_bundle: z.array(certificate) }).nullable(),
+    traceparent: z.boolean(),
+    notify_emails: z.array(z.string()),
+    revision: z.int().openapi({ description: 'Grows with every change' }),
+    created_at: timestamp,
+    updated_at: timestamp,
+  })
+  .openapi('Endpoint');
+
+const secretFields = {
+  secret_id: z.string(),
+  secret: z.string().openapi({ example: 'whsec_…' }),
+  secret_kind: secretKind,
+  public_key: z.string().optional().openapi({ description: '`whpk_…`, of an ed25519 secret' }),
+};
+export const NewEndpoint = Endpoint.extend(secretFields).openapi('NewEndpoint');
+export const Secret = z
+  .object({
+    ...secretFields,
+    created_at: timestamp,
+    previous: z
+      .array(
+        z.object({
+          secret_id: z.string(),
+          secret_kind: secretKind,
+          created_at: timestamp,
+          expires_at: timestamp,
+        }),
+      )
+      .openapi({ description: 'Older secrets that still sign, last to expire first' }),
+  })
+  .openapi('Secret');
+export const Rotation = z
+  .strictObject({
+    secret: ownSecret.optional(),
+    kind: secretKind.optional().openapi({ description: 'Default: as before' }),
+    grace: z
+      .union([z.int().min(0).max(2_592_000), z.string().max(20)])
+      .default('24h')
+      .openapi({
+        description:
+          'How long the replaced secret goes on signing: seconds or a duration such as "24h"; 0: not at all',
+      }),
+    expire_oldest: z
+      .boolean()
+      .default(false)
+      .openapi({ description: 'Make room for a sixth secret by ending the oldest' }),
+  })
+  .openapi('SecretRotation');
+
+export function endpointView(row: EndpointRow) {
+  return {
+    id: row.id,
+    url: row.url,
+    description: row.description,
+    event_types: row.event_types,
+    state: row.state,
+    disabled_reason: row.disabled_reason,
+    retry_policy: row.retry_policy_given ?? { preset: 'default' },
+    limits: { in_flight: row.cap, timeout_ms: row.timeout_ms },
+    headers: row.headers_shown,
+    tls: row.tls_shown,
+    traceparent: row.traceparent,
+    notify_emails: row.notify_emails,
+    revision: row.revision,
+    created_at: row.created_at,
+    updated_at: row.updated_at,
+  };
+}
+
+export { RetryPolicy };

@@ -1,0 +1,145 @@
+/** Events as the API writes and reads them. Producers' own way in is the SQL function posthaste.enqueue. */
+import type { Db } from './pool.ts';
+
+/** An event with an id, not yet written. `id` was made from `atMs`, or is the caller's own. */
+export interface NewEvent {
+  tenant: string;
+  id: string;
+  atMs: number;
+  type: string;
+  raw: boolean;
+  contentType: string;
+  version: string | null; // decimal digits
+  occurredAtMs: number | null;
+  body: Uint8Array;
+}
+
+/** The events column by column. Bodies are packed into one buffer: that travels in binary. */
+export function columns(events: readonly NewEvent[]) {
+  return {
+    ids: events.map((e) => e.id),
+    ats: events.map((e) => iso(e.atMs)),
+    types: events.map((e) => e.type),
+    raws: events.map((e) => e.raw),
+    contentTypes: events.map((e) => e.contentType),
+    versions: events.map((e) => e.version),
+    occurred: events.map((e) => (e.occurredAtMs === null ? null : iso(e.occurredAtMs))),
+    packed: events.length === 1 ? (events[0] as NewEvent).body : Buffer.concat(events.map((e) => e.body)),
+    lengths: events.map((e) => e.body.length),
+  };
+}
+
+let isoMs = Number.NaN;
+let isoText = '';
+
+/** Most events of a group share a millisecond. */
+function iso(ms: number): string {
+  if (ms !== isoMs) {
+    isoText = new Date(ms).toISOString();
+    isoMs = ms;
+  }
+  return isoText;
+}
+
+/** Writes a group of events in one commit. Answers the ids that were written; those of unknown tenants are missing. */
+export async function accept(db: Db, events: readonly NewEvent[]): Promise<Set<string>> {
+  const c = columns(events);
+  const result = await db.query({
+    name: 'accept',
+    text: `select id from posthaste.accept($1, $2, $3, $4, $5, $6, $7, $8, posthaste.unpack($9, $10))`,
+    values: [
+      events.map((e) => e.tenant),
+      c.ids,
+      c.ats,
+      c.types,
+      c.raws,
+      c.contentTypes,
+      c.versions,
+      c.occurred,
+      c.packed,
+      c.lengths,
+    ],
+    rowMode: 'array',
+  });
+  return new Set(result.rows.map((row) => row[0] as string));
+}
+
+export interface EventRow {
+  id: string;
+  type: string;
+  created_at: Date;
+  occurred_at: Date;
+  raw: boolean;
+  content_type: string;
+  version: string | null;
+  bytes: number;
+  sequence: number | null; // null: not fanned out yet
+  deliveries: number | null;
+}
+
+const COLUMNS = `v.id, v.type, v.created_at, v.occurred_at, v.raw, v.content_type, v.version::text as version,
+  octet_length(v.body) as bytes, f.sequence, f.deliveries`;
+const FROM = `from posthaste.events v
+  left join posthaste.event_fanouts f on f.tenant = v.tenant and f.event_at = v.created_at and f.event = v.id`;
+
+export interface EventFilter {
+  type: string | null;
+  since: Date | null;
+  until: Date | null; // exclusive
+}
+
+/** Newest first, after (before) the position. Unnamed, so that it is planned for the filters that are set. */
+export async function listEvents(
+  db: Db,
+  tenant: string,
+  filter: EventFilter,
+  after: { at: Date; id: string } | null,
+  limit: number,
+): Promise<EventRow[]> {
+  const result = await db.query({
+    text: `select ${COLUMNS} ${FROM}
+      where v.tenant = $1
+        and ($2::text is null or v.type = $2)
+        and ($3::timestamptz is null or v.created_at >= $3)
+        and ($4::timestamptz is null or v.created_at < $4)
+        and ($5::timestamptz is null or (v.created_at <= $5 and (v.created_at, v.id) < ($5, $6)))
+      order by v.created_at desc, v.id desc limit $7`,
+    values: [tenant, filter.type, filter.since, filter.until, after?.at ?? null, after?.id ?? null, limit],
+  });
+  return result.rows;
+}
+
+/** One event with its bytes. An own id is found through event_keys; a generated one carries its time. */
+export async function getEvent(
+  db: Db,
+  tenant: string,
+  id: string,
+  idTime: Date | null,
+): Promise<(EventRow & { body: Buffer }) | null> {
+  const result = await db.query({
+    name: 'get_event',
+    text: `select ${COLUMNS}, v.body ${FROM}
+      where v.tenant = $1 and v.id = $2
+        and v.created_at in (select k.created_at from posthaste.event_keys k where k.tenant = $1 and k.id = $2 union all select $3::timestamptz)`,
+    values: [tenant, id, idTime],
+  });
+  return result.rows[0] ?? null;
+}
+
+/** When the event was accepted, or null when there is none: what resendEvent needs to find it. */
+export async function findEventTime(
+  db: Db,
+  tenant: string,
+  id: string,
+  idTime: Date | null,
+): Promise<Date | null> {
+  const result = await db.query({
+    name: 'find_event_time',
+    text: `select v.created_at from posthaste.events v
+      where v.tenant = $1 and v.id = $2
+        and v.created_at in (select k.created_at from posthaste.event_keys k where k.tenant = $1 and k.id = $2 union all select $3::timestamptz)
+      limit 1`,
+    values: [tenant, id, idTime],
+  });
+  return result.rows[0]?.created_at ?? null;
+}
