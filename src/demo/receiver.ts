@@ -44,7 +44,7 @@ export async function startDemoReceiver(options: DemoReceiverOptions): Promise<D
     try {
       const body = await readBody(request);
       const { id } = verify({ body, headers: request.headers, secret });
-      const line = `received ${typeOf(body)} ${id} · signature verified · ${body.length} bytes`;
+      const line = `${typeOf(body)} ${id} · signature verified · ${body.length} bytes`;
       options.log.info(line);
       remember(id, line);
       response.writeHead(204).end();

@@ -23,7 +23,7 @@ describe('the demo receiver', () => {
     receiver.useSecret(secret);
     const first = receiver.received('evt_1');
     expect((await post('{"type":"demo.hello"}')).status).toBe(204);
-    expect(await first).toBe('received demo.hello evt_1 · signature verified · 21 bytes');
+    expect(await first).toBe('demo.hello evt_1 · signature verified · 21 bytes');
     expect(lines).toEqual([await receiver.received()]);
   });
 
