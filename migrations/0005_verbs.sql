@@ -75,9 +75,10 @@ begin
 end $$;
 
 -- record: what came of claimed attempts, valid while the token stands, expired or not. One JSON array; fields as in
--- src/db/verbs.ts. Answers one row per attempt: its delivery's state now, or 'stale' when the token was gone.
+-- src/db/verbs.ts. Answers one row per attempt: its delivery's state now, or 'stale' when the token was gone. A batch
+-- may hold a reaped attempt and its successor: they are told apart by the token.
 create function posthaste.record(p_endpoints text[], p_results json)
-returns table (delivery text, state text, due_at timestamptz)
+returns table (delivery text, token bigint, state text, due_at timestamptz)
 language plpgsql as $$
 declare
   v_now timestamptz;
@@ -151,9 +152,10 @@ begin
     select r.id, r.delivery, r.n, r.started_at, c.tenant, c.endpoint, c.event, c.event_type, c.generation, r.duration_ms, r.status,
       r.class, r.phase, r.error, r.request_url, r.request_headers, r.request_bytes, r.head_bytes, r.response_headers,
       decode(r.response_body, 'base64'), coalesce(r.response_truncated, false), coalesce(r.fresh_retry, false), c.state, c.due_at
-    from r join changed c on c.delivery = r.delivery
+    from hit r join changed c on c.delivery = r.delivery
   )
-  select r.delivery, coalesce(c.state, 'stale'), c.due_at from r left join changed c on c.delivery = r.delivery;
+  select r.delivery, r.token, coalesce(c.state, 'stale'), c.due_at
+  from r left join hit h on h.delivery = r.delivery and h.token = r.token left join changed c on c.delivery = h.delivery;
 end $$;
 
 -- give back: a granted claim that was not sent. The number and the slot are free again.

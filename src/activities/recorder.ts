@@ -64,11 +64,12 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
           deps.db,
           batch.map((entry) => entry.record),
         );
-        const byDelivery = new Map(answers.map((answer) => [answer.delivery, answer]));
+        const byClaim = new Map(answers.map((answer) => [`${answer.delivery} ${answer.token}`, answer]));
         for (const entry of batch) {
           entry.resolve(
-            byDelivery.get(entry.record.delivery) ?? {
+            byClaim.get(`${entry.record.delivery} ${entry.record.token}`) ?? {
               delivery: entry.record.delivery,
+              token: entry.record.token,
               state: 'stale',
               due_at: null,
             },

@@ -73,6 +73,7 @@ export interface AttemptRecord {
 
 export interface Recorded {
   delivery: string;
+  token: number;
   state: 'delivered' | 'retrying' | 'dead' | 'cancelled' | 'stale';
   due_at: Date | null;
 }
@@ -82,7 +83,7 @@ export async function record(db: Db, records: readonly AttemptRecord[]): Promise
   const endpoints = [...new Set(records.map((r) => r.endpoint))];
   const result = await db.query({
     name: 'record',
-    text: 'select delivery, state, due_at from posthaste.record($1, $2)',
+    text: 'select delivery, token, state, due_at from posthaste.record($1, $2)',
     values: [endpoints, JSON.stringify(records)],
   });
   return result.rows;

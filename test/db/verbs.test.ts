@@ -10,7 +10,7 @@ import {
   reap,
   record,
 } from '../../src/db/verbs.ts';
-import { newId } from '../../src/ids.ts';
+import { attemptRecord, interleave } from '../support/interleave.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';
 
@@ -44,41 +44,11 @@ const verdicts = (answers: ClaimAnswer[]) =>
     {},
   );
 
-function result(
+const result = (
   answer: ClaimAnswer,
   outcome: AttemptRecord['outcome'],
   change: Partial<AttemptRecord> = {},
-): AttemptRecord {
-  const now = new Date().toISOString();
-  return {
-    id: newId('att'),
-    delivery: answer.delivery,
-    endpoint,
-    token: answer.token!,
-    n: answer.n!,
-    outcome,
-    reason: outcome === 'dead' ? 'max_attempts' : null,
-    due_at: outcome === 'retrying' ? now : null,
-    step: 1,
-    burned: 1,
-    workflow: false,
-    started_at: now,
-    duration_ms: 1,
-    status: outcome === 'delivered' ? 200 : 500,
-    class: outcome === 'delivered' ? 'ok' : 'http_5xx',
-    phase: 'headers',
-    error: null,
-    request_url: 'https://example.com/',
-    request_headers: '[]',
-    request_bytes: 2,
-    head_bytes: 100,
-    response_headers: '[]',
-    response_body: Buffer.from('x\0y').toString('base64'),
-    response_truncated: false,
-    fresh_retry: false,
-    ...change,
-  };
-}
+): AttemptRecord => attemptRecord(answer, endpoint, outcome, change);
 
 describe('claim', () => {
   it('grants as many as there are slots and says later to the others', async () => {
@@ -187,6 +157,31 @@ describe('record', () => {
     expect(await record(db, [result(again!, 'delivered')])).toMatchObject([{ state: 'delivered' }]);
   });
 
+  it('tells a reaped attempt from its successor when both come in one batch', async () => {
+    const [delivery] = await seedWork(db, tenant, endpoint, 1);
+    const [first] = await claim(db, asks([delivery!]));
+    await db.query(
+      `update posthaste.work set claim_until = now() - interval '16 seconds', scan_at = now() - interval '1 second'`,
+    );
+    await reap(db, [...Array(16).keys()], 15_000, 100);
+    const [second] = await claim(db, asks([delivery!], 1));
+    const answers = await record(db, [result(first!, 'retrying'), result(second!, 'delivered')]);
+    expect(new Map(answers.map((a) => [a.token, a.state]))).toEqual(
+      new Map([
+        [first!.token, 'stale'],
+        [second!.token, 'delivered'],
+      ]),
+    );
+    const attempts = await db.query(
+      'select n, class from posthaste.attempts where delivery = $1 order by n, class',
+      [delivery],
+    );
+    expect(attempts.rows).toEqual([
+      { n: 1, class: 'worker_lost' },
+      { n: 2, class: 'ok' },
+    ]);
+  });
+
   it('counts after expiry too, as long as nobody took the claim over', async () => {
     const [delivery] = await seedWork(db, tenant, endpoint, 1);
     const [granted] = await claim(db, asks([delivery!]));
@@ -268,91 +263,9 @@ describe('finish', () => {
 
 describe('all verbs together', () => {
   it('keep in_flight exact and under the cap through 2,000 random interleavings', async () => {
-    await interleave(2_000);
+    await interleave(db, { operations: 2_000, seed: 12_345 });
   }, 60_000);
 });
-
-/** Random claims, records, give backs, reaps and lost workers from several sessions at once. */
-export async function interleave(operations: number): Promise<void> {
-  const shards = Array.from({ length: 16 }, (_, i) => i);
-  const second = (await seedEndpoint(db, tenant, { url: 'https://example.com/b', cap: 3 })).id;
-  const pool = [...(await seedWork(db, tenant, endpoint, 60)), ...(await seedWork(db, tenant, second, 60))];
-  const held: ClaimAnswer[] = [];
-  let worst = 0;
-  let seed = 12345;
-  const random = (): number => {
-    seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
-    return seed / 2 ** 32;
-  };
-  const take = (): ClaimAnswer | undefined => held.splice(Math.floor(random() * held.length), 1)[0];
-  const endpointOf = new Map(
-    (await db.query('select delivery, endpoint from posthaste.work')).rows.map((r) => [
-      r.delivery,
-      r.endpoint,
-    ]),
-  );
-  const step = async (): Promise<void> => {
-    const dice = random();
-    if (dice < 0.45) {
-      const some = Array.from(
-        { length: 1 + Math.floor(random() * 8) },
-        () => pool[Math.floor(random() * pool.length)]!,
-      );
-      const rows = await db.query(
-        'select delivery, n, generation from posthaste.work where delivery = any ($1)',
-        [[...new Set(some)]],
-      );
-      const answers = await claim(db, rows.rows);
-      held.push(...answers.filter((a) => a.verdict === 'granted'));
-    } else if (dice < 0.75) {
-      const answer = take();
-      if (answer)
-        await record(db, [
-          {
-            ...result(answer, random() < 0.2 ? 'delivered' : 'retrying'),
-            endpoint: endpointOf.get(answer.delivery),
-          },
-        ]);
-    } else if (dice < 0.88) {
-      const answer = take();
-      if (answer)
-        await giveBack(db, [
-          { delivery: answer.delivery, endpoint: endpointOf.get(answer.delivery), token: answer.token! },
-        ]);
-    } else if (dice < 0.94) {
-      const answer = take(); // its worker is killed: the claim expires
-      if (answer)
-        await db.query(
-          `update posthaste.work set claim_until = now() - interval '1 minute', scan_at = now() where delivery = $1 and token = $2`,
-          [answer.delivery, answer.token],
-        );
-    } else {
-      await reap(db, shards, 15_000, 50);
-    }
-    const over = await db.query(
-      'select max(s.in_flight - s.cap) as over from posthaste.endpoint_state s where s.endpoint = any ($1)',
-      [[endpoint, second]],
-    );
-    worst = Math.max(worst, over.rows[0].over);
-  };
-  let left = operations;
-  await Promise.all(
-    Array.from({ length: 6 }, async () => {
-      while (left-- > 0) await step();
-    }),
-  );
-  await db.query('set session_replication_role = default');
-  expect(worst).toBeLessThanOrEqual(0);
-  for (const id of [endpoint, second]) expect(await inFlight(id)).toBe(await sending(id));
-  const doubled = await db.query(
-    'select delivery, n, count(*) from posthaste.attempts group by 1, 2 having count(*) > 1',
-  );
-  expect(doubled.rows).toEqual([]);
-  const gaps = await db.query(
-    'select delivery from posthaste.attempts group by delivery having max(n) <> count(*)',
-  );
-  expect(gaps.rows).toEqual([]);
-}
 
 async function waitUntilBlocked(pool: Pool, sessions: number): Promise<void> {
   for (;;) {

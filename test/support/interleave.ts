@@ -1,0 +1,235 @@
+/**
+ * The four verbs in random order from several sessions at once, and what must hold whatever the order was. Used by
+ * test/db/verbs.test.ts (some) and test/faults/interleave.heavy.test.ts (many).
+ */
+import { expect } from 'vitest';
+import type { Pool } from '../../src/db/pool.ts';
+import {
+  type AttemptRecord,
+  type ClaimAnswer,
+  claim,
+  finish,
+  giveBack,
+  reap,
+  record,
+} from '../../src/db/verbs.ts';
+import { newId } from '../../src/ids.ts';
+import { seedEndpoint, seedTenant, seedWork } from './seed.ts';
+
+/** What a worker would record for a granted claim. */
+export function attemptRecord(
+  answer: ClaimAnswer,
+  endpoint: string,
+  outcome: AttemptRecord['outcome'],
+  change: Partial<AttemptRecord> = {},
+): AttemptRecord {
+  const now = new Date().toISOString();
+  return {
+    id: newId('att'),
+    delivery: answer.delivery,
+    endpoint,
+    token: answer.token!,
+    n: answer.n!,
+    outcome,
+    reason: outcome === 'dead' ? 'max_attempts' : null,
+    due_at: outcome === 'retrying' ? now : null,
+    step: 1,
+    burned: 1,
+    workflow: false,
+    started_at: now,
+    duration_ms: 1,
+    status: outcome === 'delivered' ? 200 : 500,
+    class: outcome === 'delivered' ? 'ok' : 'http_5xx',
+    phase: 'headers',
+    error: null,
+    request_url: 'https://example.com/',
+    request_headers: '[]',
+    request_bytes: 2,
+    head_bytes: 100,
+    response_headers: '[]',
+    response_body: Buffer.from('x\0y').toString('base64'),
+    response_truncated: false,
+    fresh_retry: false,
+    ...change,
+  };
+}
+
+const SHARDS = Array.from({ length: 16 }, (_, i) => i);
+const SESSIONS = 6;
+
+export interface Interleaved {
+  /** How often each operation was made, and how many claims were granted. */
+  made: Record<string, number>;
+  attempts: number;
+}
+
+/**
+ * Random claims, records, give backs, reaps, lost workers, late records and cancels from six sessions. While they run no
+ * endpoint is above its cap; when they have ended slots are exact, no attempt number is missing or doubled, and a
+ * full reap leaves nothing in flight.
+ */
+export async function interleave(
+  db: Pool,
+  options: { operations: number; seed: number },
+): Promise<Interleaved> {
+  const tenant = `interleave${options.seed}`;
+  await seedTenant(db, tenant);
+  const caps = [5, 3, 1];
+  const endpoints: string[] = [];
+  for (const cap of caps)
+    endpoints.push((await seedEndpoint(db, tenant, { url: 'https://example.com/', cap })).id);
+  const endpointOf = new Map<string, string>();
+  const refill = async (): Promise<void> => {
+    for (const endpoint of endpoints)
+      for (const delivery of await seedWork(db, tenant, endpoint, 40)) endpointOf.set(delivery, endpoint);
+  };
+  await refill();
+
+  const held: ClaimAnswer[] = []; // claims of living workers
+  const lost: ClaimAnswer[] = []; // claims whose worker was killed, or thought to be
+  const made: Record<string, number> = {};
+  let worst = Number.NEGATIVE_INFINITY;
+  let state = options.seed >>> 0;
+  const random = (): number => {
+    state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+    return state / 2 ** 32;
+  };
+  const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)]!;
+  const take = (from: ClaimAnswer[]): ClaimAnswer | undefined =>
+    from.splice(Math.floor(random() * from.length), 1)[0];
+  const count = (what: string, by = 1): void => {
+    made[what] = (made[what] ?? 0) + by;
+  };
+  const batch = (from: ClaimAnswer[]): ClaimAnswer[] =>
+    Array.from({ length: 1 + Math.floor(random() * 4) }, () => take(from)).filter((a) => a !== undefined);
+  const outcome = (): AttemptRecord['outcome'] => {
+    const dice = random();
+    return dice < 0.15 ? 'delivered' : dice < 0.2 ? 'dead' : 'retrying';
+  };
+  const recordAll = (answers: readonly ClaimAnswer[]) =>
+    record(
+      db,
+      answers.map((answer) => attemptRecord(answer, endpointOf.get(answer.delivery)!, outcome())),
+    );
+
+  const operations: Record<string, { weight: number; run: () => Promise<unknown> }> = {
+    claim: {
+      weight: 40,
+      async run() {
+        const some = [
+          ...new Set(
+            Array.from({ length: 1 + Math.floor(random() * 8) }, () => pick([...endpointOf.keys()])),
+          ),
+        ];
+        const rows = await db.query(
+          'select delivery, n, generation from posthaste.work where delivery = any ($1)',
+          [some],
+        );
+        const granted = (await claim(db, rows.rows)).filter((a) => a.verdict === 'granted');
+        count('granted', granted.length);
+        held.push(...granted);
+      },
+    },
+    record: { weight: 26, run: () => recordAll(batch(held)) },
+    giveBack: {
+      weight: 12,
+      run: () =>
+        giveBack(
+          db,
+          batch(held).map((a) => ({
+            delivery: a.delivery,
+            endpoint: endpointOf.get(a.delivery)!,
+            token: a.token!,
+          })),
+        ),
+    },
+    kill: {
+      weight: 8, // its worker is killed: the claim expires
+      async run() {
+        const gone = batch(held);
+        lost.push(...gone);
+        await db.query(
+          `update posthaste.work w set claim_until = now() - interval '1 minute', scan_at = now()
+           from unnest($1::text[], $2::bigint[]) a (delivery, token) where w.delivery = a.delivery and w.token = a.token`,
+          [gone.map((a) => a.delivery), gone.map((a) => a.token)],
+        );
+      },
+    },
+    lateRecord: { weight: 4, run: () => recordAll(batch(lost)) }, // it was only cut off: its answer comes late
+    reap: { weight: 6, run: () => reap(db, SHARDS, 15_000, 1 + Math.floor(random() * 20)) },
+    cancel: {
+      weight: 2,
+      run: () => db.query('select * from posthaste.cancel($1, $2)', [tenant, pick([...endpointOf.keys()])]),
+    },
+    resend: {
+      weight: 2,
+      run: () => db.query('select * from posthaste.resend($1, $2)', [tenant, pick([...endpointOf.keys()])]),
+    },
+    finish: { weight: 1, run: () => finish(db, [pick([...endpointOf.keys()])]) },
+  };
+  const total = Object.values(operations).reduce((sum, o) => sum + o.weight, 0);
+  const step = async (): Promise<void> => {
+    let dice = random() * total;
+    const [name, operation] = Object.entries(operations).find(([, o]) => {
+      dice -= o.weight;
+      return dice < 0;
+    })!;
+    count(name);
+    await operation.run();
+    const over = await db.query(
+      'select max(s.in_flight - s.cap) as over from posthaste.endpoint_state s where s.endpoint = any ($1)',
+      [endpoints],
+    );
+    worst = Math.max(worst, over.rows[0].over);
+  };
+  let left = options.operations;
+  let steps = 0;
+  await Promise.all(
+    Array.from({ length: SESSIONS }, async () => {
+      while (left-- > 0) {
+        await step();
+        if (++steps % 500 === 0) await refill();
+      }
+    }),
+  );
+
+  expect(worst).toBeLessThanOrEqual(0);
+  await expectExact(db, tenant);
+  // Every worker is gone now: one reap later nothing is in flight.
+  await db.query(
+    `update posthaste.work set claim_until = now() - interval '1 minute', scan_at = now() where tenant = $1 and state = 'sending'`,
+    [tenant],
+  );
+  await reap(db, SHARDS, 15_000, 1_000);
+  await expectExact(db, tenant);
+  const busy = await db.query(
+    'select sum(in_flight)::int as c from posthaste.endpoint_state where tenant = $1',
+    [tenant],
+  );
+  expect(busy.rows[0].c).toBe(0);
+  const attempts = await db.query('select count(*)::int as c from posthaste.attempts where tenant = $1', [
+    tenant,
+  ]);
+  return { made, attempts: attempts.rows[0].c };
+}
+
+/** Slots equal claimed rows, and attempt numbers are 1, 2, 3 … without gap or double up to the row's own n. */
+async function expectExact(db: Pool, tenant: string): Promise<void> {
+  const slots = await db.query(
+    `select s.endpoint, s.in_flight, (select count(*)::int from posthaste.work w where w.endpoint = s.endpoint and w.state = 'sending') as sending
+     from posthaste.endpoint_state s where s.tenant = $1`,
+    [tenant],
+  );
+  for (const row of slots.rows) expect(row.in_flight).toBe(row.sending);
+  const wrong = await db.query(
+    `with d as (
+       select delivery, n - (state = 'sending')::int as n from posthaste.work where tenant = $1
+       union all select id, n from posthaste.deliveries where tenant = $1
+     )
+     select d.delivery, d.n, count(a.n)::int as attempts, count(distinct a.n)::int as numbers, max(a.n) as last
+     from d left join posthaste.attempts a on a.delivery = d.delivery
+     group by 1, 2 having count(a.n) <> d.n or count(distinct a.n) <> d.n or coalesce(max(a.n), 0) <> d.n`,
+    [tenant],
+  );
+  expect(wrong.rows).toEqual([]);
+}
