@@ -107,7 +107,7 @@ function classifyDns(code: string): OutcomeClass {
 
 function classifyTcp(code: string): OutcomeClass {
   if (code === 'ECONNREFUSED') return 'connect_refused';
-  if (code === 'ETIMEDOUT' || code === 'UND_ERR_CONNECT_TIMEOUT') return 'connect_timeout';
+  if (code === 'ETIMEDOUT' || code === 'ERR_SOCKET_CONNECTION_TIMEOUT') return 'connect_timeout';
   if (code === 'ENETUNREACH' || code === 'EHOSTUNREACH' || code === 'EHOSTDOWN' || code === 'ENETDOWN') {
     return 'connect_unreachable';
   }

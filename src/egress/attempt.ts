@@ -204,29 +204,34 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     }
     const code = errorCode(error);
     const link = this.#link as Link;
-    if (!this.#writtenHere && this.#reused && !code.startsWith('UND_ERR_INVALID_ARG')) {
-      // The link died while it was handed to us; not a byte was written to it.
-      this.#redial(link);
-      return;
+    const unwritable = code === 'UND_ERR_INVALID_ARG' || code === 'UND_ERR_NOT_SUPPORTED';
+    if (!this.#writtenHere && !unwritable) {
+      // The link died before a byte was written to it: a warm one is replaced, a new one was, in effect, never made.
+      if (this.#reused) {
+        this.#redial(link);
+        return;
+      }
+      this.#phase = this.#target.secure ? 'tls' : 'tcp';
+    } else if (unwritable) {
+      this.#phase = 'sent';
     }
     const stale = this.#reused && this.#phase === 'sent';
-    const fault = {
-      phase: this.#phase === 'queued' ? 'sent' : this.#phase,
+    const outcome = classifyFault({
+      phase: this.#phase,
       code,
       name: faultName(error),
       staleSocket: stale,
       // Once it has served a request, the certificate question is settled.
       certificateRequested: link.certificateRequested && link.served === 0,
       clientCertificate: this.#input.tls?.cert !== undefined,
-    };
-    const outcome = classifyFault(fault);
-    if (stale && outcome === 'reset_reused' && !this.#freshRetry) {
+    });
+    if (outcome === 'reset_reused' && !this.#freshRetry) {
       this.#freshRetry = true;
       this.#context.freshRetries++;
       this.#redial(link);
-      return;
+    } else {
+      this.#settle(outcome, code);
     }
-    this.#settle(outcome, code);
   }
 
   #redial(link: Link): void {

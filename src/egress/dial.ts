@@ -18,7 +18,7 @@ import { openTunnel, ProxyRefusal } from './proxy.ts';
 import type { DnsResolver } from './resolver.ts';
 import type { Target } from './target.ts';
 import type { TlsProfile } from './tls.ts';
-import { secureContext } from './tls.ts';
+import { secureContext, TlsProfileError } from './tls.ts';
 
 /** What all dials of one egress share. */
 export interface DialContext {
@@ -94,6 +94,7 @@ export class Dial {
     const { phase } = this;
     if (error instanceof Blocked) return { ok: false, class: 'blocked_address', phase, code: '' };
     if (error instanceof ProxyRefusal) return { ok: false, class: error.class, phase, code: '' };
+    if (error instanceof TlsProfileError) return { ok: false, class: 'local', phase, code: '' };
     const code = errorCode(error);
     const fault = {
       phase,

@@ -42,7 +42,8 @@ export class Link {
     this.#socket = socket;
     this.#expires = performance.now() + MAX_AGE_MS;
     socket.on('error', ignore);
-    socket.once('close', () => onClose(this));
+    if (socket.closed) queueMicrotask(() => onClose(this));
+    else socket.once('close', () => onClose(this));
     this.client = new Client(origin, {
       connect: (_options, callback) => {
         // Not at once: undici starts no request from within its own connect call.

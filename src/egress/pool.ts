@@ -191,25 +191,27 @@ export class Pools {
   #reserve(pool: Pool, waiter: Waiter): void {
     pool.open++;
     this.#pools.set(pool.key, pool);
-    if (this.#sockets < this.#limits.maxSockets) {
-      this.#sockets++;
-      waiter.openLink();
-      return;
-    }
     this.#gate.push({ waiter, pool });
+    this.#openGate();
     // Idle sockets are worth less than a post that waits; the gate opens when the closed socket is gone.
-    if (!this.#dropOldest(this.#coldIdle)) this.#dropOldest(this.#hotIdle);
+    if (this.#gate.length > 0 && !this.#dropOldest(this.#coldIdle)) this.#dropOldest(this.#hotIdle);
   }
 
   #freeSocket(): void {
     this.#sockets--;
-    for (let next = this.#gate.shift(); next; next = this.#gate.shift()) {
-      if (!next.waiter.settled) {
+    this.#openGate();
+  }
+
+  #openGate(): void {
+    while (this.#sockets < this.#limits.maxSockets) {
+      const next = this.#gate.shift();
+      if (!next) return;
+      if (next.waiter.settled) {
+        this.#freePlace(next.pool);
+      } else {
         this.#sockets++;
         next.waiter.openLink();
-        return;
       }
-      this.#freePlace(next.pool);
     }
   }
 

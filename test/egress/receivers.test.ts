@@ -182,6 +182,7 @@ const ROWS: readonly Row[] = [
     'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n',
   ),
   protocol('answers with garbage', '\u0016\u0003\u0001 SSH-2.0-OpenSSH\r\n'),
+  protocol('puts NUL into a header', 'HTTP/1.1 200 OK\r\nx-a: a\0b\r\ncontent-length: 0\r\n\r\n'),
   protocol('sends two lengths', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok'),
   protocol(
     'sends length and chunked encoding',
@@ -352,7 +353,7 @@ describe('the request', () => {
     expect(result.headBytes).toBe(head.join('\r\n').length + 4);
   });
 
-  test('that cannot be written is refused, and the connection lives on', async () => {
+  test('that cannot be written is refused, and the next one is unharmed', async () => {
     await using receiver = await receive(answer(OK));
     await using client = testEgress();
     const headers = [['x-bad', 'a\r\nb: c']] as const;
