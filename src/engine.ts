@@ -70,11 +70,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
     ({ relay, scanner } = startRelaying(parts));
   }
   return {
-    poke() {
-      relay?.poke();
-      scanner?.poke();
-    },
-    pokeScanner: () => scanner?.poke(),
+    poke: (hint) => (hint === 'events' ? relay : scanner)?.poke(),
     holdsEveryShard: () => relay !== undefined && relay.leases.held().length === SHARD_COUNT,
     checks: () => ({
       temporal: starter.available(),
@@ -151,10 +147,7 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner } {
     starter,
     relay,
   });
-  const hints = listen(config.databaseDirectUrl, () => {
-    relay.poke();
-    scanner.poke();
-  });
+  const hints = listen(config.databaseDirectUrl, (hint) => (hint === 'events' ? relay : scanner).poke());
   parts.closers.push(
     () => hints.close(),
     () => upkeep.stop(),

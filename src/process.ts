@@ -8,8 +8,8 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Config } from './config.ts';
-import { notify } from './db/notify.ts';
-import { createPool } from './db/pool.ts';
+import { type Hint, notify } from './db/notify.ts';
+import { createPool, type Pool } from './db/pool.ts';
 import type { Log } from './log.ts';
 import { createMetrics } from './metrics.ts';
 import type { Lane } from './workflows/contract.ts';
@@ -76,13 +76,14 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
     let url: string | null = null;
     if (has('api')) {
       const { startApi } = await import('./api/listen.ts');
+      const poke = createPoke(db, log, engine);
       const api = await startApi({
         db,
         config,
         log,
         metricsText: () => metrics.text(),
-        poke: createPoke(db, log, engine),
-        wake: async () => engine?.pokeScanner(),
+        poke: () => poke('events'),
+        wake: async () => poke('work'),
         readiness: async () => {
           const database = await db.query('select 1').then(
             () => true,
@@ -102,28 +103,25 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
   }
 }
 
-/** In this process the relay is told at once; others hear of it by NOTIFY, at most every 20 ms. */
-function createPoke(db: ReturnType<typeof createPool>, log: Log, engine: Engine | undefined): () => void {
-  let timer: NodeJS.Timeout | undefined;
-  return () => {
-    engine?.poke();
-    if (engine?.holdsEveryShard()) return;
-    timer ??= setTimeout(
-      () => {
-        timer = undefined;
-        notify(db).catch((error: unknown) =>
-          log.warn({ err: error }, 'a hint to the relays was lost; they poll'),
-        );
-      },
-      engine === undefined ? 2 : 20,
-    );
+/** In this process relay and scanner are told at once; others hear of it by NOTIFY, at most every 20 ms. */
+function createPoke(db: Pool, log: Log, engine: Engine | undefined): (hint: Hint) => void {
+  const timers = new Map<Hint, NodeJS.Timeout>();
+  return (hint) => {
+    engine?.poke(hint);
+    if (engine?.holdsEveryShard() || timers.has(hint)) return;
+    const send = (): void => {
+      timers.delete(hint);
+      notify(db, hint).catch((error: unknown) =>
+        log.warn({ err: error }, 'a hint to the relays was lost; they poll'),
+      );
+    };
+    timers.set(hint, setTimeout(send, engine === undefined ? 2 : 20));
   };
 }
 
 /** What the other roles see of the engine. */
 export interface Engine {
-  poke(): void;
-  pokeScanner(): void;
+  poke(hint: Hint): void;
   holdsEveryShard(): boolean;
   checks(): Record<string, boolean>;
 }

@@ -24,6 +24,7 @@ export async function attemptDispatch(
   input: { dispatchId: string },
 ): Promise<DispatchResult> {
   const { dispatchId } = input;
+  const began = performance.now();
   const context = Context.current();
   deps.starter.began(context.info.workflowExecution?.workflowId ?? '');
   const rows = await loadDispatch(deps.db, dispatchId);
@@ -85,6 +86,10 @@ export async function attemptDispatch(
     if (parking.length > 0) await park(deps.db, parking);
     await Promise.all(starts);
     await dissolve(deps.db, [], [dispatchId], REAP_GRACE_MS);
+    deps.log.debug(
+      { dispatch: dispatchId, ms: Math.round(performance.now() - began), ...result },
+      'group done',
+    );
     return result;
   } finally {
     clearInterval(beat);

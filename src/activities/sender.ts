@@ -179,8 +179,7 @@ async function sendBatch(
           } else if (answer.verdict === 'later') {
             member.deniedAt ??= claimedAt;
             queue.blockedUntil = performance.now() + SLOT_RETRY_MS;
-            if (impatient(member, queue, options.patienceMs))
-              settle(member.row, { kind: 'denied' });
+            if (impatient(member, queue, options.patienceMs)) settle(member.row, { kind: 'denied' });
             else queue.waiting.push(member);
           } else {
             settle(member.row, {

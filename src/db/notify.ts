@@ -7,12 +7,15 @@ import type { Db } from './pool.ts';
 
 const CHANNEL = 'posthaste_relay';
 
-export async function notify(db: Db): Promise<void> {
-  await db.query(`notify ${CHANNEL}`);
+/** `events`: the outbox has rows. `work`: a delivery is due now (a resend, a cancel). */
+export type Hint = 'events' | 'work';
+
+export async function notify(db: Db, hint: Hint): Promise<void> {
+  await db.query('select pg_notify($1, $2)', [CHANNEL, hint]);
 }
 
 /** Calls back for every hint; reconnects by itself. Without a session of its own (PgBouncer) it stays silent. */
-export function listen(databaseUrl: string, onHint: () => void): { close(): Promise<void> } {
+export function listen(databaseUrl: string, onHint: (hint: Hint) => void): { close(): Promise<void> } {
   let closed = false;
   let client: pg.Client | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -22,7 +25,7 @@ export function listen(databaseUrl: string, onHint: () => void): { close(): Prom
       application_name: 'posthaste listen',
       keepAlive: true,
     });
-    next.on('notification', onHint);
+    next.on('notification', (message) => onHint(message.payload as Hint));
     next.on('error', () => {});
     next.on('end', () => {
       if (!closed) timer = setTimeout(() => void connect(), 1_000);

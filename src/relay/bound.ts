@@ -23,7 +23,12 @@ export interface Bound {
   unfinished(): number;
 }
 
-export function createBound(db: Pool, limit: number): Bound {
+/** @param onBegun told when first attempts of a group or delivery have been made, also by another process. */
+export function createBound(
+  db: Pool,
+  limit: number,
+  onBegun: (kind: 'dispatch' | 'delivery', id: string) => void,
+): Bound {
   const perTenantLimit = Math.max(1, Math.floor(limit / 4));
   const dispatches = new Set<string>();
   const singles = new Set<string>();
@@ -52,8 +57,16 @@ export function createBound(db: Pool, limit: number): Bound {
       const rows = await countUnfinished(db, known.dispatches, known.singles);
       const openDispatches = new Set(rows.map((row) => row.dispatch));
       const openSingles = new Set(rows.map((row) => row.delivery));
-      for (const id of known.dispatches) if (!openDispatches.has(id)) dispatches.delete(id);
-      for (const id of known.singles) if (!openSingles.has(id)) singles.delete(id);
+      for (const id of known.dispatches) {
+        if (openDispatches.has(id)) continue;
+        dispatches.delete(id);
+        onBegun('dispatch', id);
+      }
+      for (const id of known.singles) {
+        if (openSingles.has(id)) continue;
+        singles.delete(id);
+        onBegun('delivery', id);
+      }
       // What was added while the count ran is not in it.
       const counted = new Map(additions.perTenant);
       let sum = additions.total;

@@ -7,13 +7,13 @@
  * becomes one dispatch/<id> group at the next group token. A crash between the fan-out and the start leaves rows and
  * a group nobody works on: the scanner (scanner.ts) finds them. Follow a delivery: src/workflows/delivery.ts next.
  */
-import { EventEmitter, once } from 'node:events';
 import { type FannedOut, fanOut, type Position } from '../db/outbox.ts';
 import { isUnreachable, type Pool } from '../db/pool.ts';
 import { type Deficits, pickTurns } from '../domain/fairness.ts';
 import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
 import type { Starter } from '../temporal/starter.ts';
+import { deliveryWorkflowId, dispatchWorkflowId } from '../workflows/contract.ts';
 import { type Bound, createBound } from './bound.ts';
 import { createDiscovery, type Discovery } from './discovery.ts';
 import { createLeases, type Leases, RENEW_MS } from './leases.ts';
@@ -47,14 +47,24 @@ const ALIVE_MS = 30_000;
 const BOUND_REFRESH_MS = 50;
 const REDISCOVER_MS = 60_000;
 
+/** Until the next turn. `poke`: news of events end it; else it waits for something that news can't bring. */
+interface Pause {
+  ms: number;
+  poke: boolean;
+}
+const AT_ONCE: Pause = { ms: 0, poke: false };
+const pause = (ms: number): Pause => ({ ms, poke: false });
+
 export function createRelay(options: RelayOptions): Relay {
   const { db, starter, log } = options;
   const leases = createLeases(db, options.processId, options.roles);
   const discovery = createDiscovery(db);
-  const bound = createBound(db, BOUND);
+  const bound = createBound(db, BOUND, (kind, id) =>
+    starter.began(kind === 'dispatch' ? dispatchWorkflowId(id) : deliveryWorkflowId(id)),
+  );
   const deficits: Deficits = new Map();
   const fanOuts = new Map<string, number>(); // deliveries per event, moving average per tenant
-  const poked = new EventEmitter();
+  let onPoke: () => void = () => {};
   let pending = false;
   let stopping = false;
   let lastServed = '';
@@ -65,11 +75,11 @@ export function createRelay(options: RelayOptions): Relay {
 
   const poke = (): void => {
     pending = true;
-    poked.emit('poke');
+    onPoke();
   };
 
-  /** One turn of the loop; answers how long to wait before the next, 0 for at once. */
-  const turn = async (): Promise<number> => {
+  /** One turn of the loop; answers how long to wait before the next. */
+  const turn = async (): Promise<Pause> => {
     const now = performance.now();
     if (now - leasesAt >= RENEW_MS) {
       if (await leases.tick()) {
@@ -79,7 +89,7 @@ export function createRelay(options: RelayOptions): Relay {
       }
       leasesAt = now;
     }
-    if (leases.held().length === 0 || !leases.valid()) return POLL_MAX_MS;
+    if (leases.held().length === 0 || !leases.valid()) return pause(POLL_MAX_MS);
     if (now >= rediscoverAt && discovery.waiting().size === 0) {
       discovery.rewind(); // heals what a lost race could have hidden; one walk over an almost empty table
       rediscoverAt = now + REDISCOVER_MS;
@@ -87,28 +97,28 @@ export function createRelay(options: RelayOptions): Relay {
     const full = await discovery.poll();
     if (discovery.waiting().size === 0) {
       idleMs = Math.min(POLL_MAX_MS, idleMs * 1.2);
-      return full ? 0 : idleMs;
+      return full ? AT_ONCE : { ms: idleMs, poke: true };
     }
     idleMs = POLL_MIN_MS;
-    if (!starter.available()) return POLL_MAX_MS;
+    if (!starter.available()) return pause(POLL_MAX_MS);
     if (bound.unfinished() > 0 && now - boundAt >= BOUND_REFRESH_MS) {
       await bound.refresh();
       boundAt = now;
     }
-    if (bound.room() < 1) return BOUND_REFRESH_MS;
+    if (bound.room() < 1) return pause(BOUND_REFRESH_MS);
     return fanOutTurn(discovery, bound);
   };
 
-  const fanOutTurn = async (waiting: Discovery, room: Bound): Promise<number> => {
+  const fanOutTurn = async (waiting: Discovery, room: Bound): Promise<Pause> => {
     const now = performance.now();
     const singles = options.grouping === 'never' ? GROUP_SIZE : starter.budget.available('single', now);
     const ready = [...waiting.waiting().values()].reduce((sum, t) => sum + t.waiting * fanOutOf(t.tenant), 0);
     const single = options.grouping === 'never' || ready <= singles;
     if (!single && !starter.budget.take('group', now)) {
-      return Math.min(POLL_MIN_MS, Math.max(1, starter.budget.waitMs('group', now)));
+      return pause(Math.min(POLL_MIN_MS, Math.max(2, starter.budget.waitMs('group', now))));
     }
     const turns = pickTurns(queues(waiting, room), deficits, Math.min(GROUP_SIZE, room.room()));
-    if (turns.length === 0) return BOUND_REFRESH_MS;
+    if (turns.length === 0) return pause(BOUND_REFRESH_MS);
     lastServed = turns.at(-1)!.tenant;
     const taken = await fanOut(db, {
       leases: leases.held(),
@@ -122,8 +132,20 @@ export function createRelay(options: RelayOptions): Relay {
       aliveMs: ALIVE_MS,
     });
     account(turns, taken, waiting, room);
+    log.debug(
+      {
+        ms: Math.round(performance.now() - now),
+        events: taken.tenants.reduce((sum, t) => sum + t.events, 0),
+        groups: taken.dispatches.length,
+        singles: taken.deliveries.length,
+        waiting: waiting.waiting().size,
+        unfinished: room.unfinished(),
+        rate: Math.round(starter.budget.rate()),
+      },
+      'fanned out',
+    );
     start(taken);
-    return 0;
+    return AT_ONCE;
   };
 
   const fanOutOf = (tenant: string): number => Math.max(0.2, fanOuts.get(tenant) ?? 1);
@@ -175,23 +197,33 @@ export function createRelay(options: RelayOptions): Relay {
     }
   };
 
+  const sleep = (wait: Pause): Promise<void> =>
+    new Promise((resolve) => {
+      const timer = setTimeout(done, wait.ms);
+      function done(): void {
+        clearTimeout(timer);
+        onPoke = () => {};
+        resolve();
+      }
+      onPoke = () => {
+        if (wait.poke || stopping) done();
+      };
+    });
+
   let running: Promise<void> = Promise.resolve();
   const loop = async (): Promise<void> => {
     while (!stopping) {
-      let wait: number;
+      let wait: Pause;
       try {
         wait = await turn();
       } catch (error) {
         if ((error as { code?: string }).code === 'PHFEN') leasesAt = Number.NEGATIVE_INFINITY;
         else if (!isUnreachable(error)) log.error({ err: error }, 'a relay turn failed; trying again');
         else log.warn({ err: error }, 'PostgreSQL is away; the relay tries again');
-        wait = (error as { code?: string }).code === 'PHFEN' ? POLL_MIN_MS : 500;
+        wait = pause((error as { code?: string }).code === 'PHFEN' ? POLL_MIN_MS : 500);
       }
       if (stopping) break;
-      if (wait > 0 && !pending) {
-        const timeout = AbortSignal.timeout(Math.ceil(wait));
-        await once(poked, 'poke', { signal: timeout }).catch(() => {});
-      }
+      if (wait.ms > 0 && !(wait.poke && pending)) await sleep(wait);
       pending = false;
     }
   };

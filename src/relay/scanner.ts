@@ -32,6 +32,7 @@ export interface Scanner {
 }
 
 const EVERY_MS = 1_000;
+const POKED_MS = 20;
 const LIMIT = 2_000;
 const ALIVE_MS = 30_000;
 /** A claim is reaped this long after it expired, and only after as much uninterrupted contact with the database. */
@@ -130,14 +131,18 @@ export function createScanner(options: ScannerOptions): Scanner {
         else log.error({ err: error }, 'a scan failed; trying again');
       }
       if (stopping) return;
-      if (pending) continue;
       await new Promise<void>((resolve) => {
-        const timer = setTimeout(done, more ? 100 : EVERY_MS);
+        // Pokes come in swarms; one scan serves them all.
+        const timer = setTimeout(done, pending ? POKED_MS : more ? 100 : EVERY_MS);
         function done(): void {
           clearTimeout(timer);
           resolve();
         }
-        wake = done;
+        wake = () => {
+          if (stopping) return done();
+          clearTimeout(timer);
+          setTimeout(done, POKED_MS);
+        };
       });
     }
   };

@@ -3,12 +3,15 @@
  * the dearest thing Posthaste does (25-70/s on two cores), so whatever is ready when single starts run out goes out
  * in groups. Called by src/relay and the activities; `now` is passed in, in milliseconds.
  *
- * Adapts to the measured time from start to first attempt: it grows slowly while Temporal is quick and shrinks when
- * Temporal queues. Groups of first attempts keep a floor that nothing can take.
+ * Two controls. Few starts may be outstanding (started, first attempt not begun), so that no queue can form in Temporal
+ * however slow it is: what would queue there waits in the outbox and makes groups larger. Within that, rates adapt to
+ * the measured time from start to first attempt. Groups of first attempts keep a floor that nothing can take.
  */
 export const START_CLASSES = ['group', 'endpoint', 'retryGroup', 'single'] as const;
 export type StartClass = (typeof START_CLASSES)[number];
 
+/** Outstanding starts below which a class may start: singles give way first, groups of first attempts last. */
+const OUTSTANDING: Record<StartClass, number> = { single: 4, endpoint: 4, retryGroup: 5, group: 6 };
 const GROUP_FLOOR = 8; // per second
 const RATE_MIN = 12;
 const RATE_MAX = 80;
@@ -17,9 +20,9 @@ const QUICK_MS = 80;
 const BURST_SECONDS = 0.5;
 
 export interface StartBudget {
-  /** Takes one token of the class; false when there is none. */
+  /** Takes one token of the class; false when there is none, or too much is outstanding. */
   take(kind: StartClass, now: number): boolean;
-  /** Whole tokens of the class right now. */
+  /** How many of the class may start right now. */
   available(kind: StartClass, now: number): number;
   /** Milliseconds until a token of the class exists. */
   waitMs(kind: StartClass, now: number): number;
@@ -28,7 +31,8 @@ export interface StartBudget {
   rate(): number;
 }
 
-export function createStartBudget(start: number, initialRate = 30): StartBudget {
+/** @param outstanding starts whose first attempt has not begun, now. */
+export function createStartBudget(start: number, outstanding: () => number, initialRate = 30): StartBudget {
   let rate = initialRate;
   let adjustedAt = start;
   let worst = 0;
@@ -56,13 +60,15 @@ export function createStartBudget(start: number, initialRate = 30): StartBudget 
   return {
     take(kind, now) {
       const bucket = refill(kind, now);
-      if (bucket.tokens < 1) return false;
+      if (bucket.tokens < 1 || outstanding() >= OUTSTANDING[kind]) return false;
       bucket.tokens -= 1;
       return true;
     },
-    available: (kind, now) => Math.floor(refill(kind, now).tokens),
+    available: (kind, now) =>
+      Math.max(0, Math.min(Math.floor(refill(kind, now).tokens), OUTSTANDING[kind] - outstanding())),
     waitMs(kind, now) {
       const bucket = refill(kind, now);
+      if (outstanding() >= OUTSTANDING[kind]) return 20;
       return bucket.tokens >= 1 ? 0 : Math.ceil(((1 - bucket.tokens) / share(kind)) * 1_000);
     },
     observe(latencyMs, now) {

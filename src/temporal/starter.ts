@@ -44,11 +44,12 @@ export interface Starter {
   startDispatch(dispatch: string, lane: Lane, members: number): Promise<boolean>;
   /** Signals a sleeping delivery, starting it when it does not run. */
   wakeDelivery(names: DeliveryNames, generation: number): Promise<boolean>;
-  /** The first attempt of a started workflow begins now: measures the start latency. */
+  /** The first attempt of a started workflow begins, or was seen to have begun: measures the start latency. */
   began(workflowId: string): void;
 }
 
 const START_DEADLINE_MS = 10_000;
+const OUTSTANDING_MS = 5_000;
 const keys = {
   tenant: defineSearchAttributeKey(SEARCH_ATTRIBUTES.tenant, SearchAttributeType.KEYWORD),
   endpoint: defineSearchAttributeKey(SEARCH_ATTRIBUTES.endpoint, SearchAttributeType.KEYWORD),
@@ -59,8 +60,16 @@ const keys = {
 
 export function createStarter(deps: { connection: NativeConnection; namespace: string; log: Log }): Starter {
   const client = new Client({ connection: deps.connection, namespace: deps.namespace });
-  const budget = createStartBudget(performance.now());
-  const started = new Map<string, number>();
+  const started = new Map<string, number>(); // in order of their start
+  const outstanding = (): number => {
+    // A start that nobody was seen to begin (no worker, another host's) stops counting after a while.
+    for (const [workflowId, at] of started) {
+      if (performance.now() - at < OUTSTANDING_MS) break;
+      started.delete(workflowId);
+    }
+    return started.size;
+  };
+  const budget = createStartBudget(performance.now(), outstanding);
   let attributes = true; // does the server know our search attributes? Asked again after a minute.
   let attributesAt = 0;
   let downUntil = 0;
@@ -81,6 +90,7 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
         return attempt(what, start);
       }
       downUntil = performance.now() + 1_000;
+      started.delete(what);
       deps.log.warn(
         { err: error, workflow: what },
         'a workflow could not be started; the scanner will try again',
@@ -101,7 +111,6 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
     return { typedSearchAttributes: new TypedSearchAttributes(pairs) };
   };
   const note = (workflowId: string): void => {
-    if (started.size > 5_000) started.clear();
     started.set(workflowId, performance.now());
   };
   const deliveryOptions = (names: DeliveryNames, input: DeliveryInput) => ({
@@ -155,6 +164,7 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
       started.delete(workflowId);
       const now = performance.now();
       budget.observe(now - at, now);
+      deps.log.debug({ workflow: workflowId, ms: Math.round(now - at) }, 'workflow began');
     },
   };
 }

@@ -17,7 +17,7 @@ async function keep(shape: string, workflowId: string): Promise<void> {
   const history = await client.workflow.getHandle(workflowId).fetchHistory();
   writeFileSync(
     new URL(`./histories/${shape}.json`, import.meta.url),
-    `${JSON.stringify(JSON.parse(historyToJSON(history).replaceAll(hostname(), 'host')), null, 1)}\n`,
+    `${JSON.stringify(JSON.parse(historyToJSON(history).replaceAll(hostname(), 'host').replaceAll(`${process.cwd()}/`, '')), null, 1)}\n`,
   );
 }
 
