@@ -6,14 +6,14 @@
  */
 import type { Dispatcher } from 'undici';
 import type { OutcomeClass, Phase } from '../domain/classes.ts';
-import { OUTCOME_CLASSES } from '../domain/classes.ts';
 import { classifyFault, classifyStatus } from '../domain/classify.ts';
-import { HEAD_MAX } from '../domain/headers.ts';
 import { addChunk, type BodyPrefix, bodyText, emptyBody, storedBytes } from './body.ts';
-import { Dial, type DialContext, errorCode } from './dial.ts';
+import { errorCode } from './connect.ts';
+import { Dial, type DialContext } from './dial.ts';
 import { Link } from './link.ts';
 import type { Pool, Pools, Waiter } from './pool.ts';
 import type { PostInput, PostResult } from './post.ts';
+import { explain, headerPairs, type ResponseHeaders, retryAfterOf } from './result.ts';
 import type { Target } from './target.ts';
 
 /** What all attempts of one egress share. */
@@ -26,8 +26,6 @@ export interface AttemptContext {
 
 /** After the status line the outcome is known; the body may take this much longer, never past the deadline. */
 const BODY_MS = 5_000;
-/** Statuses with which servers complain about the size of a request head. */
-const HEAD_LIMIT_STATUSES = [400, 413, 431, 494];
 
 type Controller = Dispatcher.DispatchController;
 
@@ -61,7 +59,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
   #sentAt = 0;
   #ttfbMs: number | null = null;
   #status: number | null = null;
-  #responseHeaders: Record<string, string | string[] | undefined> | undefined;
+  #responseHeaders: ResponseHeaders | undefined;
   #body: BodyPrefix | undefined;
 
   constructor(
@@ -95,10 +93,16 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
   }
 
   deadline(): void {
-    if (this.#status !== null) this.#settleByStatus(false);
-    else if (this.#phase === 'queued') this.#settle(this.#written ? 'reset_reused' : 'queue_timeout', '');
-    // While the proxy is silent nothing is known about the receiver.
-    else this.#settle(this.#dialling?.phase === 'proxy' ? 'proxy_unavailable' : 'deadline', '');
+    if (this.#status !== null) {
+      this.#settleByStatus(false);
+    } else if (this.#phase === 'queued') {
+      this.#settle(this.#written ? 'reset_reused' : 'queue_timeout', '');
+    } else {
+      // While name servers or the proxy are silent, nothing is known about the receiver.
+      const phase = this.#dialling?.phase;
+      const silent = phase === 'dns' ? 'dns_temporary' : phase === 'proxy' ? 'proxy_unavailable' : 'deadline';
+      this.#settle(silent, '');
+    }
   }
 
   useLink(link: Link): void {
@@ -173,7 +177,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     this.#phase = 'headers';
   }
 
-  onResponseStart(_controller: Controller, status: number, headers: Record<string, string | string[]>): void {
+  onResponseStart(_controller: Controller, status: number, headers: ResponseHeaders): void {
     if (status < 200 || this.settled) return;
     const now = performance.now();
     this.#status = status;
@@ -277,7 +281,6 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     const responseBody = prefix ? storedBytes(prefix) : EMPTY;
     const truncated = bodyCut || (prefix !== undefined && prefix.total > prefix.stored);
     const headers = this.#responseHeaders;
-    const retryAfter = headers?.['retry-after'];
     return {
       class: outcome,
       phase,
@@ -291,26 +294,16 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
         tlsMs: dial ? dial.tlsMs : null,
         ttfbMs: this.#ttfbMs,
       },
-      responseHeaders: headers ? headerPairs(headers) : [],
+      responseHeaders: headerPairs(headers),
       responseBody,
       responseBodyText: bodyText(responseBody, truncated),
       responseTruncated: truncated,
-      retryAfter:
-        retryAfter === undefined ? null : typeof retryAfter === 'string' ? retryAfter : retryAfter.join(', '),
+      retryAfter: retryAfterOf(headers),
       headBytes: this.#headBytes,
       reusedSocket: this.#reused,
       freshRetry: this.#freshRetry,
-      error: outcome === 'ok' ? null : this.#explain(outcome, phase, code),
+      error: explain(outcome, phase, code, this.#status, this.#headBytes),
     };
-  }
-
-  #explain(outcome: OutcomeClass, phase: Phase, code: string): string {
-    const text = OUTCOME_CLASSES[outcome].meaning;
-    if (this.#status !== null && HEAD_LIMIT_STATUSES.includes(this.#status) && this.#headBytes > HEAD_MAX) {
-      return `${text} Our request head had ${this.#headBytes} bytes, which may exceed a limit of the receiver.`;
-    }
-    if (outcome === 'deadline') return `${text} (phase ${phase})`;
-    return code === '' ? text : `${text} (${code})`;
   }
 }
 
@@ -323,14 +316,4 @@ function faultName(error: Error): string {
 
 function onDeadline(attempt: Attempt): void {
   attempt.deadline();
-}
-
-function headerPairs(headers: Record<string, string | string[] | undefined>): [string, string][] {
-  const pairs: [string, string][] = [];
-  for (const name in headers) {
-    const value = headers[name] as string | string[];
-    if (typeof value === 'string') pairs.push([name, value]);
-    else for (const one of value) pairs.push([name, one]);
-  }
-  return pairs;
 }

@@ -3,7 +3,6 @@
  * proxy if there is one, shake hands. Nothing is dialled that was not judged in the same breath.
  * Called by attempt.ts for every new connection. Times are milliseconds.
  */
-import type { LookupAddress } from 'node:dns';
 import type { Socket } from 'node:net';
 import { connect as connectTcp } from 'node:net';
 import type { TLSSocket } from 'node:tls';
@@ -13,6 +12,7 @@ import type { EgressAllow } from '../domain/addresses.ts';
 import { comparableAddress, isJudgedPeer, mayDial } from '../domain/addresses.ts';
 import type { OutcomeClass, Phase } from '../domain/classes.ts';
 import { classifyFault } from '../domain/classify.ts';
+import { answerWith, askedForCertificate, Budget, DialError, errorCode, settled } from './connect.ts';
 import type { ProxyServer } from './proxy.ts';
 import { openTunnel, ProxyRefusal } from './proxy.ts';
 import type { DnsResolver } from './resolver.ts';
@@ -40,15 +40,6 @@ export type DialOutcome =
 /** Node drops each address but the last after this long; its default of 250 ms fails slow but healthy hosts. */
 const NEXT_ADDRESS_MS = 1_000;
 
-class DialError extends Error {
-  readonly code: string;
-
-  constructor(code: string) {
-    super(code);
-    this.code = code;
-  }
-}
-
 /** One connection being made. It owns the socket until the outcome is handed over. */
 export class Dial {
   phase: Phase = 'dns';
@@ -61,6 +52,7 @@ export class Dial {
   readonly #sessionKey: string;
   #socket: Socket | undefined;
   #cancelled = false;
+  #since = performance.now();
   #done = false;
   #certificateRequested = false;
 
@@ -86,11 +78,27 @@ export class Dial {
   /** Stops it. A socket that was handed over is no longer its business. */
   cancel(): void {
     if (this.#done) return;
+    this.#stopClock();
     this.#cancelled = true;
     this.#socket?.destroy();
   }
 
+  /** Begins a step. */
+  #enter(phase: Phase): void {
+    this.phase = phase;
+    this.#since = performance.now();
+  }
+
+  /** Notes how long the step took, once. */
+  #stopClock(): void {
+    const ms = performance.now() - this.#since;
+    if (this.phase === 'dns') this.dnsMs ??= ms;
+    else if (this.phase === 'tls') this.tlsMs ??= ms;
+    else this.connectMs ??= ms;
+  }
+
   #failure(error: unknown): DialOutcome {
+    if (!this.#cancelled) this.#stopClock();
     const { phase } = this;
     if (error instanceof Blocked) return { ok: false, class: 'blocked_address', phase, code: '' };
     if (error instanceof ProxyRefusal) return { ok: false, class: error.class, phase, code: '' };
@@ -114,18 +122,16 @@ export class Dial {
     const budget = new Budget(this.#context.connectTimeoutMs);
     let socket: Socket;
     if (proxy) {
-      this.phase = 'proxy';
-      const started = performance.now();
+      this.#enter('proxy');
       socket = await openTunnel(proxy, this.#context.resolver, this.#target, addresses, (raw) =>
         this.#own(raw),
       );
-      this.connectMs = performance.now() - started;
+      this.#stopClock();
       budget.restart();
     } else {
-      this.phase = 'tcp';
-      const started = performance.now();
+      this.#enter('tcp');
       socket = await this.#connect(addresses, budget);
-      this.connectMs = performance.now() - started;
+      this.#stopClock();
     }
     return this.#target.secure ? await this.#shakeHands(socket, budget) : socket;
   }
@@ -137,9 +143,8 @@ export class Dial {
     if (literal !== null) {
       addresses = [literal];
     } else {
-      const started = performance.now();
       const answer = await this.#context.resolver.resolve(host);
-      this.dnsMs = performance.now() - started;
+      this.#stopClock();
       if (!answer.ok) {
         // Behind a proxy our view of DNS is only advice: the proxy resolves and decides.
         if (this.#context.proxy?.connectTo === 'name') return [];
@@ -177,9 +182,8 @@ export class Dial {
   }
 
   async #shakeHands(raw: Socket, budget: Budget): Promise<Socket> {
-    this.phase = 'tls';
+    this.#enter('tls');
     const { host, literal } = this.#target;
-    const started = performance.now();
     const session = this.#context.sessions.get(this.#sessionKey);
     const socket: TLSSocket = connectTls({
       socket: raw,
@@ -205,83 +209,10 @@ export class Dial {
       this.#certificateRequested = askedForCertificate(socket);
     } finally {
       socket.destroy = destroy;
-      this.tlsMs = performance.now() - started;
     }
+    this.#stopClock();
     return socket;
   }
 }
 
 class Blocked extends Error {}
-
-/** Time for TCP and TLS together. */
-class Budget {
-  readonly #totalMs: number;
-  #end: number;
-
-  constructor(totalMs: number) {
-    this.#totalMs = totalMs;
-    this.#end = performance.now() + totalMs;
-  }
-
-  restart(): void {
-    this.#end = performance.now() + this.#totalMs;
-  }
-
-  left(): number {
-    return Math.max(1, this.#end - performance.now());
-  }
-}
-
-/** Resolves with the event, rejects with the socket's error, its closing, or the code given for lateness. */
-function settled(
-  socket: Socket,
-  event: 'connect' | 'secureConnect',
-  ms: number,
-  lateCode: string,
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => socket.destroy(new DialError(lateCode)), ms);
-    // Stays: an error after the hand-over is told by undici, and must never be uncaught.
-    socket.on('error', (error) => {
-      clearTimeout(timer);
-      reject(error);
-    });
-    socket.once('close', () => {
-      clearTimeout(timer);
-      reject(new DialError('ECONNRESET'));
-    });
-    socket.once(event, () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
-}
-
-/** A lookup that answers with what was judged, so that no second resolution takes place. */
-function answerWith(addresses: readonly string[]) {
-  const all = addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }));
-  return (_host: string, _options: unknown, callback: (error: null, all: LookupAddress[]) => void): void => {
-    callback(null, all);
-  };
-}
-
-/**
- * A client sees signature algorithms of its peer only in a CertificateRequest (RFC 8446 section 4.3.2), so their
- * presence tells that the server wants a certificate, even when the handshake then fails.
- */
-function askedForCertificate(socket: TLSSocket): boolean {
-  try {
-    return socket.getSharedSigalgs().length > 0;
-  } catch {
-    return false;
-  }
-}
-
-/** The code of an error; connecting to several addresses wraps the errors of each. */
-export function errorCode(error: unknown): string {
-  if (!(error instanceof Error)) return '';
-  const { code } = error as NodeJS.ErrnoException;
-  if (typeof code === 'string') return code;
-  if (error instanceof AggregateError) return errorCode(error.errors[0]);
-  return error.cause === undefined ? '' : errorCode(error.cause);
-}

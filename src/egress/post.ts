@@ -7,12 +7,12 @@ import { LRUCache } from 'lru-cache';
 import type { EgressAllow } from '../domain/addresses.ts';
 import { comparableAddress } from '../domain/addresses.ts';
 import type { OutcomeClass, Phase } from '../domain/classes.ts';
-import { OUTCOME_CLASSES } from '../domain/classes.ts';
 import { requestHeadBytes } from '../domain/headers.ts';
 import { Attempt, type AttemptContext } from './attempt.ts';
 import { Pools } from './pool.ts';
 import { parseProxy } from './proxy.ts';
 import { createResolver } from './resolver.ts';
+import { refused } from './result.ts';
 import { createTargets } from './target.ts';
 import type { TlsProfile } from './tls.ts';
 
@@ -36,7 +36,7 @@ export interface PostInput {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How long each step took; null when the step did not take place (a reused socket, a failure before it). */
+/** How long each step took, failed or not; null when it was not reached or not needed (a reused socket). */
 export interface Timings {
   readonly dnsMs: number | null;
   readonly connectMs: number | null;
@@ -186,28 +186,6 @@ function flatHeaders(headers: PostInput['headers']): string[] {
     flat.push(name, value);
   }
   return flat;
-}
-
-/** The result of an attempt that never began. */
-function refused(input: PostInput, outcome: OutcomeClass, phase: Phase, reason: string | null): PostResult {
-  return {
-    class: outcome,
-    phase,
-    written: false,
-    status: null,
-    startedAt: Date.now(),
-    durationMs: 0,
-    timings: { dnsMs: null, connectMs: null, tlsMs: null, ttfbMs: null },
-    responseHeaders: [],
-    responseBody: Buffer.alloc(0),
-    responseBodyText: '',
-    responseTruncated: false,
-    retryAfter: null,
-    headBytes: requestHeadBytes('/', '', input.headers, input.body.length),
-    reusedSocket: false,
-    freshRetry: false,
-    error: reason ?? OUTCOME_CLASSES[outcome].meaning,
-  };
 }
 
 /** One listener per signal, however many attempts share it. */
