@@ -3,12 +3,13 @@
  * Called by embedded/index.ts and the test harness. Survives whatever ended the previous run.
  */
 import { execFile } from 'node:child_process';
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
   chownSync,
   existsSync,
   mkdirSync,
+  mkdtempSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -94,16 +95,23 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
 
 /**
  * The folder for the data: the wanted one, unless we are root and the user that PostgreSQL runs as can't reach it
- * (a checkout below /root); then a folder of the same identity under /var/lib.
+ * (a checkout below /root); then one under /var/lib, which the wanted folder names, so that whoever removes the
+ * wanted folder starts afresh.
  */
 function dataFolder(wanted: string, user: User | null, notice: (text: string) => void): string {
   mkdirSync(wanted, { recursive: true, mode: 0o700 });
   if (user === null) return wanted;
   chmodSync(wanted, 0o711);
   if (canReach(wanted, user)) return wanted;
-  const other = join(SYSTEM_FOLDER, createHash('sha256').update(wanted).digest('hex').slice(0, 12));
-  mkdirSync(other, { recursive: true, mode: 0o711 });
-  chmodSync(SYSTEM_FOLDER, 0o755);
+  const pointer = join(wanted, 'postgres-folder');
+  if (!existsSync(pointer)) {
+    mkdirSync(SYSTEM_FOLDER, { recursive: true });
+    chmodSync(SYSTEM_FOLDER, 0o755);
+    writeFileSync(pointer, mkdtempSync(join(SYSTEM_FOLDER, 'data-')));
+  }
+  const other = readFileSync(pointer, 'utf8').trim();
+  mkdirSync(other, { recursive: true });
+  chmodSync(other, 0o711);
   notice(`User ${user.name} can't reach ${wanted}; the embedded PostgreSQL keeps its data in ${other}.`);
   return other;
 }
