@@ -2,12 +2,12 @@
  * Receivers that misbehave, one by one, on real sockets. Each must give one result of the right class within its
  * deadline, and must not harm the next delivery to a good receiver.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import type { OutcomeClass, Phase } from '../../src/domain/classes.ts';
+import { fullBacklog } from '../support/hostile/backlog.ts';
+import { startNameServer } from '../support/hostile/dns.ts';
 import { testEgress } from '../support/hostile/egress.ts';
 import { answer, OK, onConnect, type Receiver, type Respond, receive } from '../support/hostile/listen.ts';
 
@@ -247,24 +247,20 @@ test('a receiver that resets as soon as somebody connects gives one result, befo
 });
 
 test('a receiver whose queue of connections is full ends with the time for connecting', async () => {
-  // A stopped process accepts nothing; the kernel then drops what exceeds its backlog.
-  const script =
-    'require("net").createServer().listen({ port: 0, host: "127.0.0.1", backlog: 1 }, function () { console.log(this.address().port) })';
-  const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const fillers: Socket[] = [];
-  try {
-    const port = Number(String((await once(child.stdout, 'data'))[0]));
-    child.kill('SIGSTOP');
-    for (let i = 0; i < 8; i++) fillers.push(connect(port, '127.0.0.1').on('error', () => {}));
-    await once(fillers[0] as Socket, 'connect');
-    await using client = testEgress({ connectTimeoutMs: 300 });
-    const result = await client.send(`http://127.0.0.1:${port}/`);
-    expect(result).toMatchObject({ class: 'connect_timeout', phase: 'tcp', written: false });
-    expect(result.durationMs).toBeLessThan(1_000);
-  } finally {
-    for (const filler of fillers) filler.destroy();
-    child.kill('SIGKILL');
-  }
+  await using full = await fullBacklog('127.0.0.1');
+  await using client = testEgress({ connectTimeoutMs: 300 });
+  const result = await client.send(`http://127.0.0.1:${full.port}/`);
+  expect(result).toMatchObject({ class: 'connect_timeout', phase: 'tcp', written: false });
+  expect(result.durationMs).toBeLessThan(1_000);
+});
+
+test('a receiver with a silent address and a good one is reached at the good one', async () => {
+  await using full = await fullBacklog('127.0.0.2');
+  await using good = await receive(answer(OK), '127.0.0.3', full.port);
+  await using names = await startNameServer({ 'hooks.example.com': { a: ['127.0.0.2', '127.0.0.3'] } });
+  await using client = testEgress({ dnsServers: [names.address] });
+  expect(await client.send(`http://hooks.example.com:${good.port}/`)).toMatchObject({ class: 'ok' });
+  expect(good.requests).toHaveLength(1);
 });
 
 test('a receiver that answers before it has read a large body gives its status', async () => {

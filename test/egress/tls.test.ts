@@ -1,5 +1,5 @@
 /** Every TLS fault by name, client certificates, CA bundles, and that nothing switches verification off. */
-import type { TlsOptions } from 'node:tls';
+import type { TLSSocket, TlsOptions } from 'node:tls';
 import { describe, expect, test } from 'vitest';
 import type { OutcomeClass } from '../../src/domain/classes.ts';
 import type { TlsProfile } from '../../src/egress/tls.ts';
@@ -129,7 +129,7 @@ describe('a receiver that asks for a client certificate', () => {
   test('never sees the certificate of another tenant', async () => {
     const seen: (string | undefined)[] = [];
     await using receiver = await receiveTls({ ...options, rejectUnauthorized: false }, (socket) => {
-      const certificate = (socket as import('node:tls').TLSSocket).getPeerCertificate();
+      const certificate = (socket as TLSSocket).getPeerCertificate();
       seen.push(certificate.subject?.CN?.toString());
       socket.write(OK);
     });
@@ -141,6 +141,21 @@ describe('a receiver that asks for a client certificate', () => {
     expect(seen).toEqual(['client', undefined, 'client']);
     expect(receiver.connections()).toBe(2);
   });
+});
+
+test('a session is resumed by the same endpoint and never by another', async () => {
+  const resumed: boolean[] = [];
+  await using receiver = await receiveTls({ key: leaf.key, cert: chain }, (socket) => {
+    resumed.push((socket as TLSSocket).isSessionReused());
+    socket.end('HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
+  });
+  await using egress = testEgress();
+  const url = `https://127.0.0.1:${receiver.port}/`;
+  for (const tenant of ['a', 'a', 'b']) {
+    expect(await egress.send(url, { tenant, tls: profile })).toMatchObject({ class: 'ok' });
+    await receiver.allClosed();
+  }
+  expect(resumed).toEqual([false, true, false]);
 });
 
 describe('a port that', () => {

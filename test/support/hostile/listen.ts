@@ -31,8 +31,8 @@ export const answer =
 export const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
 
 /** A receiver that reads whole requests and leaves the rest to `respond`. */
-export function receive(respond: Respond, host = '127.0.0.1'): Promise<Receiver> {
-  return start(createServer(), 'connection', respond, undefined, host);
+export function receive(respond: Respond, host = '127.0.0.1', port = 0): Promise<Receiver> {
+  return start(createServer(), 'connection', respond, undefined, host, port);
 }
 
 /** A receiver that does as told the moment somebody connects, whatever is sent. */
@@ -51,6 +51,7 @@ async function start(
   respond: Respond | undefined,
   act: ((socket: Socket) => void) | undefined,
   host: string,
+  port = 0,
 ): Promise<Receiver> {
   const sockets = new Set<Socket>();
   const requests: string[] = [];
@@ -77,7 +78,7 @@ async function start(
     }
     if (respond) readRequests(socket, (request, nth) => respond(socket, request, nth), requests);
   });
-  await new Promise<void>((resolve) => server.listen(0, host, resolve));
+  await new Promise<void>((resolve) => server.listen(port, host, resolve));
   const cut = () => {
     for (const socket of sockets) socket.destroy();
   };
