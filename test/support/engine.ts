@@ -1,10 +1,10 @@
 /** A process with relay and worker inside the test, on its own database and namespace. */
-import { afterAll } from 'vitest';
 import type { Config } from '../../src/config.ts';
 import { createPool, type Pool } from '../../src/db/pool.ts';
 import { parseEgressAllow } from '../../src/domain/addresses.ts';
 import { createLog } from '../../src/log.ts';
 import { type Role, type RunningProcess, startProcess } from '../../src/process.ts';
+import { cleanUpLater } from './clean-up.ts';
 import { createDatabase, type TestDatabase } from './postgres.ts';
 import { masterKeys } from './seed.ts';
 import { createNamespace } from './temporal.ts';
@@ -19,11 +19,19 @@ export interface TestEngine {
 
 export const ADMIN_KEY = 'phk_test_0123456789abcdef0123456789abcdef';
 
-/** Call in beforeAll. Everything loopback may be sent to. */
-export async function prepareEngine(
-  options: { grouping?: 'auto' | 'never'; attributes?: boolean; temporalAddress?: string } = {},
-): Promise<TestEngine> {
-  const database = await createDatabase();
+export interface TestEngineOptions {
+  grouping?: 'auto' | 'never';
+  /** False: the namespace has no search attributes of ours. */
+  attributes?: boolean;
+  /** A Temporal of the test's own; its default namespace is used. */
+  temporalAddress?: string;
+  /** A migrated database of the test's own; otherwise one is made. */
+  database?: TestDatabase;
+}
+
+/** Call in beforeAll, beforeEach or a test. Everything loopback may be sent to. */
+export async function prepareEngine(options: TestEngineOptions = {}): Promise<TestEngine> {
+  const database = options.database ?? (await createDatabase());
   const namespace =
     options.temporalAddress === undefined
       ? await createNamespace(options.attributes === undefined ? {} : { attributes: options.attributes })
@@ -51,7 +59,7 @@ export async function prepareEngine(
   };
   const db = createPool(database.url, { max: 5 });
   const running: RunningProcess[] = [];
-  afterAll(async () => {
+  cleanUpLater(async () => {
     await Promise.all(running.map((process) => process.stop()));
     await db.end();
   });
