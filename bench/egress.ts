@@ -119,9 +119,10 @@ async function main(): Promise<void> {
     );
   }
   const best = Math.min(...oursUs) / Math.min(...bareUs);
-  console.log(
-    `best of ${ROUNDS}: ratio ${best.toFixed(2)}; connections opened: ${egress.stats().connectionsOpened}`,
-  );
+  const { posts, connectionsOpened } = egress.stats();
+  const perThousand = ((connectionsOpened * 1000) / posts).toFixed(1);
+  console.log(`best of ${ROUNDS}: ratio ${best.toFixed(2)}`);
+  console.log(`connections opened per 1,000 posts: ${perThousand} (cap ${CONCURRENCY})`);
   await egress.close();
   await pool.destroy();
   child.kill();
