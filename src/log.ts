@@ -29,6 +29,32 @@ const redact = {
   censor: '[hidden]',
 };
 
+/** Facts of a library's error that help; its other fields may be whole sockets and clients, with their secrets. */
+const ERROR_FACTS = [
+  'code',
+  'errno',
+  'syscall',
+  'address',
+  'port',
+  'detail',
+  'hint',
+  'where',
+  'schema',
+  'table',
+  'constraint',
+];
+
+function describeError(error: unknown, depth = 0): unknown {
+  if (!(error instanceof Error)) return error;
+  const facts: Record<string, unknown> = { type: error.name, message: error.message };
+  for (const name of ERROR_FACTS) {
+    const value = (error as unknown as Record<string, unknown>)[name];
+    if (typeof value === 'string' || typeof value === 'number') facts[name] = value;
+  }
+  if (error.cause !== undefined && depth < 3) facts.cause = describeError(error.cause, depth + 1);
+  return { ...facts, stack: error.stack };
+}
+
 export interface LogOptions {
   level: string;
   /** A file to append to instead of standard output. */
@@ -46,6 +72,7 @@ export function createLog(options: LogOptions): Log {
       level,
       base: fields,
       redact,
+      serializers: { err: (error: unknown) => describeError(error) },
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
     },

@@ -29,6 +29,14 @@ describe('the log', () => {
     expect(lines.join('')).not.toContain(secret);
   });
 
+  it('keeps what helps of an error and its cause, and nothing a library hung on to it', () => {
+    const { log, last } = capture();
+    const error = Object.assign(new Error('lost'), { code: '57P01', client: { password: 'visible' } });
+    log.warn({ err: new Error('no rows', { cause: error }) }, 'failed');
+    expect(last().err).toMatchObject({ message: 'no rows', cause: { message: 'lost', code: '57P01' } });
+    expect(JSON.stringify(last())).not.toContain('visible');
+  });
+
   it('takes Temporal’s messages, whose time is a bigint and whose error is a field', () => {
     const { log, last } = capture();
     temporalLogger(log).warn('poll failed', { timestampNanos: 1n, error: new Error('gone') });
