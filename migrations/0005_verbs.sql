@@ -75,7 +75,7 @@ begin
 end $$;
 
 -- record: what came of claimed attempts, valid while the token stands, expired or not. One JSON array; fields as in
--- src/db/verbs.ts. Answers one row per attempt: its delivery's state now, or 'stale' when the token was gone. A batch
+-- src/db/verbs.ts. Answers one row per attempt whose token stood: its delivery's state now. Others were stale. A batch
 -- may hold a reaped attempt and its successor: they are told apart by the token.
 create function posthaste.record(p_endpoints text[], p_results json)
 returns table (delivery text, token bigint, state text, due_at timestamptz)
@@ -112,7 +112,7 @@ begin
   ), ended as (
     delete from posthaste.work w using hit h
     where w.delivery = h.delivery and w.token = h.token and h.final <> 'retrying'
-    returning w.*, h.final, h.final_reason, h.status, h.class, h.burned as burned_now
+    returning h.*, w.tenant, w.event, w.event_at, w.event_type, w.sequence, w.created_at, w.kind, w.generation
   ), kept as (
     update posthaste.work w
     set state = 'retrying', lane = case when w.lane = 'bulk' then 'bulk' else 'retry' end, token = null, claim_until = null,
@@ -121,23 +121,23 @@ begin
       last_status = h.status, last_class = h.class
     from hit h
     where w.delivery = h.delivery and w.token = h.token and h.final = 'retrying'
-    returning w.delivery, w.tenant, w.endpoint, w.event, w.event_type, w.generation, w.due_at
+    returning h.*, w.tenant, w.event, w.event_at, w.event_type, w.sequence, w.created_at, w.kind, w.generation
   ), changed as materialized (
-    select e.delivery, e.tenant, e.endpoint, e.event, e.event_type, e.generation, e.final as state, null::timestamptz as due_at from ended e
-    union all
-    select k.delivery, k.tenant, k.endpoint, k.event, k.event_type, k.generation, 'retrying', k.due_at from kept k
+    -- Everything the inserts below need travels with the row: the planner takes these CTEs for single rows and would
+    -- join them by nested loops, 200 x 200.
+    select * from ended union all select * from kept
   ), slots as (
     update posthaste.endpoint_state s
     set in_flight = s.in_flight - c.freed, last_success_at = case when c.succeeded > 0 then v_now else s.last_success_at end
     from (
-      select x.endpoint, count(*)::int as freed, count(*) filter (where x.state = 'delivered') as succeeded from changed x group by x.endpoint
+      select x.endpoint, count(*)::int as freed, count(*) filter (where x.final = 'delivered') as succeeded from changed x group by x.endpoint
     ) c
     where s.endpoint = c.endpoint
   ), finals as (
     insert into posthaste.deliveries (id, tenant, endpoint, event, event_at, event_type, sequence, created_at, finished_at,
       kind, state, reason, n, burned, generation, last_status, last_class)
     select e.delivery, e.tenant, e.endpoint, e.event, e.event_at, e.event_type, e.sequence, e.created_at, v_now,
-      e.kind, e.final, e.final_reason, e.n, e.burned_now, e.generation, e.status, e.class
+      e.kind, e.final, e.final_reason, e.n, e.burned, e.generation, e.status, e.class
     from ended e
   ), dead as (
     insert into posthaste.dead_letters (delivery, tenant, endpoint, event, event_at, event_type, generation, reason, attempts,
@@ -149,13 +149,13 @@ begin
     insert into posthaste.attempts (id, delivery, n, started_at, tenant, endpoint, event, event_type, generation, duration_ms, status,
       class, phase, error, request_url, request_headers, request_bytes, head_bytes, response_headers, response_body,
       response_truncated, fresh_retry, decision, next_due_at)
-    select r.id, r.delivery, r.n, r.started_at, c.tenant, c.endpoint, c.event, c.event_type, c.generation, r.duration_ms, r.status,
-      r.class, r.phase, r.error, r.request_url, r.request_headers, r.request_bytes, r.head_bytes, r.response_headers,
-      decode(r.response_body, 'base64'), coalesce(r.response_truncated, false), coalesce(r.fresh_retry, false), c.state, c.due_at
-    from hit r join changed c on c.delivery = r.delivery
+    select c.id, c.delivery, c.n, c.started_at, c.tenant, c.endpoint, c.event, c.event_type, c.generation, c.duration_ms, c.status,
+      c.class, c.phase, c.error, c.request_url, c.request_headers, c.request_bytes, c.head_bytes, c.response_headers,
+      decode(c.response_body, 'base64'), coalesce(c.response_truncated, false), coalesce(c.fresh_retry, false), c.final,
+      case when c.final = 'retrying' then c.due_at end
+    from changed c
   )
-  select r.delivery, r.token, coalesce(c.state, 'stale'), c.due_at
-  from r left join hit h on h.delivery = r.delivery and h.token = r.token left join changed c on c.delivery = h.delivery;
+  select c.delivery, c.token, c.final, case when c.final = 'retrying' then c.due_at end from changed c;
 end $$;
 
 -- give back: a granted claim that was not sent. The number and the slot are free again.

@@ -64,17 +64,7 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
           deps.db,
           batch.map((entry) => entry.record),
         );
-        const byClaim = new Map(answers.map((answer) => [`${answer.delivery} ${answer.token}`, answer]));
-        for (const entry of batch) {
-          entry.resolve(
-            byClaim.get(`${entry.record.delivery} ${entry.record.token}`) ?? {
-              delivery: entry.record.delivery,
-              token: entry.record.token,
-              state: 'stale',
-              due_at: null,
-            },
-          );
-        }
+        for (const [i, entry] of batch.entries()) entry.resolve(answers[i]!);
         return;
       } catch (error) {
         if (!isUnreachable(error) && !isTransient(error)) return writeSingly(batch, error);

@@ -78,7 +78,10 @@ export interface Recorded {
   due_at: Date | null;
 }
 
-/** Writes attempts and moves their deliveries, guarded by (n, token); 'stale' when the token was gone. */
+/**
+ * Writes attempts and moves their deliveries, guarded by (n, token). One answer per record, in their order; 'stale'
+ * when the token was gone, and then nothing was written.
+ */
 export async function record(db: Db, records: readonly AttemptRecord[]): Promise<Recorded[]> {
   const endpoints = [...new Set(records.map((r) => r.endpoint))];
   const result = await db.query({
@@ -86,7 +89,10 @@ export async function record(db: Db, records: readonly AttemptRecord[]): Promise
     text: 'select delivery, token, state, due_at from posthaste.record($1, $2)',
     values: [endpoints, JSON.stringify(records)],
   });
-  return result.rows;
+  const stood = new Map<string, Recorded>(result.rows.map((row) => [`${row.delivery} ${row.token}`, row]));
+  return records.map(
+    ({ delivery, token }) => stood.get(`${delivery} ${token}`) ?? { delivery, token, state: 'stale', due_at: null },
+  );
 }
 
 export interface GrantedClaim {
