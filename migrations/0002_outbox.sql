@@ -159,9 +159,12 @@ create function posthaste.accept(
   select a.tenant, a.id from asked a
 $$;
 
--- Day partitions, made ahead. LIKE + ATTACH instead of PARTITION OF: it takes no exclusive lock on the parent.
--- A day whose rows already sit in the default partition stays there; the answer counts what was made.
-create function posthaste.ensure_partitions(p_days integer default 14) returns integer language plpgsql as $$
+-- Day partitions, made ahead. LIKE + ATTACH instead of PARTITION OF: it takes no exclusive lock on the parent, but
+-- one on the default partition. Producers and senders queue behind that lock, so it is waited for briefly: a table
+-- whose default partition is in use (a long transaction, a dump) gets its days at the next call. A day whose rows
+-- already sit in the default partition, or arrive there meanwhile, stays there. The answer counts what was made.
+create function posthaste.ensure_partitions(p_days integer default 14) returns integer language plpgsql
+set lock_timeout = '300ms' as $$
 declare
   v_parent text;
   v_column text;
@@ -176,14 +179,17 @@ begin
   for v_parent, v_column in values ('events', 'created_at'), ('event_fanouts', 'event_at'), ('deliveries', 'created_at'), ('attempts', 'started_at') loop
     for v_day in select d::date from generate_series((now() at time zone 'UTC')::date - 1, (now() at time zone 'UTC')::date + p_days, interval '1 day') d loop
       v_name := v_parent || '_' || to_char(v_day, 'YYYYMMDD');
-      if to_regclass('posthaste.' || v_name) is null then
-        execute format('select exists (select from posthaste.%I where %I >= %L and %I < %L)', v_parent || '_default', v_column, v_day::text || ' 00:00+00', v_column, (v_day + 1)::text || ' 00:00+00') into v_taken;
-        if not v_taken then
-          execute format('create table posthaste.%I (like posthaste.%I including defaults including constraints)', v_name, v_parent);
-          execute format('alter table posthaste.%I attach partition posthaste.%I for values from (%L) to (%L)', v_parent, v_name, v_day::text || ' 00:00+00', (v_day + 1)::text || ' 00:00+00');
-          v_made := v_made + 1;
-        end if;
-      end if;
+      continue when to_regclass('posthaste.' || v_name) is not null;
+      execute format('select exists (select from posthaste.%I where %I >= %L and %I < %L)', v_parent || '_default', v_column, v_day::text || ' 00:00+00', v_column, (v_day + 1)::text || ' 00:00+00') into v_taken;
+      continue when v_taken;
+      begin
+        execute format('create table posthaste.%I (like posthaste.%I including defaults including constraints)', v_name, v_parent);
+        execute format('alter table posthaste.%I attach partition posthaste.%I for values from (%L) to (%L)', v_parent, v_name, v_day::text || ' 00:00+00', (v_day + 1)::text || ' 00:00+00');
+        v_made := v_made + 1;
+      exception
+        when lock_not_available then exit;
+        when check_violation then null;  -- a row of that day was committed just now
+      end;
     end loop;
   end loop;
   return v_made;
