@@ -82,7 +82,8 @@ export function rig(change: Partial<ApiDeps> = {}): Rig {
       redirect: 'manual',
     });
     const text = await response.text();
-    const parsable = /json$/.test(response.headers.get('content-type') ?? '');
+    const parsable =
+      text !== '' && /^application\/(?:problem\+)?json$/.test(response.headers.get('content-type') ?? '');
     return {
       status: response.status,
       headers: response.headers,
