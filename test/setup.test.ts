@@ -3,6 +3,7 @@ import { defineSearchAttributeKey, SearchAttributeType, TypedSearchAttributes } 
 import pg from 'pg';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createDatabase, type TestDatabase } from './support/postgres.ts';
+import { startRole } from './support/process.ts';
 import { startReceiver, type TestReceiver } from './support/receiver.ts';
 import { createNamespace } from './support/temporal.ts';
 
@@ -102,4 +103,20 @@ describe('startReceiver', () => {
       'No 3 requests within 10 ms; the receiver got 2 requests',
     );
   });
+});
+
+describe('startRole', () => {
+  it('runs the built program, which refuses an empty environment with code 2 and all that is missing', async () => {
+    const role = await startRole(['all'], {});
+    expect(await role.exited).toEqual({ code: 2, signal: null });
+    const text = role.lines.join('\n');
+    expect(text).toContain('DATABASE_URL must be a URL');
+    expect(text).toContain('POSTHASTE_MASTER_KEYS must be');
+    expect(text).not.toContain('    at ');
+  }, 60_000);
+
+  it('says what the process said when a line does not come', async () => {
+    const role = await startRole(['migrate'], { DATABASE_URL: 'nonsense' });
+    await expect(role.waitForLine(/ready/)).rejects.toThrow(/ended before .*DATABASE_URL must be/s);
+  }, 60_000);
 });
