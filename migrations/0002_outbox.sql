@@ -96,6 +96,9 @@ begin
   if p_body is null then
     raise exception 'data is null' using errcode = 'PHTYP', hint = 'Pass a JSON value; SQL NULL is not one, ''null'' is.';
   end if;
+  if p_content_type is null or p_content_type !~ '^[!-~]([ -~]{0,98}[!-~])?$' then
+    raise exception 'bad content type' using errcode = 'PHTYP', hint = 'Use up to 100 visible ASCII characters, such as application/xml.';
+  end if;
   if octet_length(p_body) > v_max then
     raise exception 'event of % bytes, more than %', octet_length(p_body), v_max using errcode = 'PHBIG', hint = 'Send a reference instead, or raise POSTHASTE_MAX_EVENT_BYTES.';
   end if;

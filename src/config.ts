@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { type EgressAllow, parseEgressAllow } from './domain/addresses.ts';
 import { type MasterKeys, parseMasterKeys } from './secrets.ts';
 
-export type Role = 'start' | 'all' | 'api' | 'relay' | 'worker' | 'migrate';
+export type Role = 'start' | 'all' | 'api' | 'relay' | 'worker' | 'migrate' | 'reseal';
 
 /** What the documents say about a variable beside its default. */
 export interface VariableMeta {
@@ -25,7 +25,7 @@ export interface VariableMeta {
 }
 
 const meta = (about: VariableMeta) => about as VariableMeta & Record<string, unknown>;
-const SERVERS = ['all', 'api', 'relay', 'worker', 'migrate'] as const;
+const SERVERS = ['all', 'api', 'relay', 'worker', 'migrate', 'reseal'] as const;
 
 /** A parser that throws becomes a check whose message is the parser's. */
 function parsedBy<T>(parse: (text: string) => T) {
@@ -124,7 +124,7 @@ export const variables = z.object({
         expected: 'id:base64 items of 32 bytes each (make one with: echo k1:$(openssl rand -base64 32))',
         unset: '`npm start` makes one and keeps it',
         secret: true,
-        requiredBy: ['all', 'api', 'worker'],
+        requiredBy: ['all', 'api', 'worker', 'reseal'],
       }),
     ),
   POSTHASTE_GROUPING: z

@@ -3,8 +3,10 @@
 import { Command, Option } from 'commander';
 import { type Config, type Role as ConfigRole, loadConfig, type Problem, renderProblems } from './config.ts';
 import { migrate } from './db/migrate.ts';
+import { createPool } from './db/pool.ts';
 import { createLog } from './log.ts';
 import { type Role, type RunningProcess, startProcess } from './process.ts';
+import { reseal } from './reseal.ts';
 import { start } from './start.ts';
 import { LANE_QUEUES, type Lane } from './workflows/contract.ts';
 
@@ -32,6 +34,30 @@ program
     const result = await migrate(config.databaseDirectUrl, { maxEventBytes: config.maxEventBytes });
     const names = result.applied.length === 0 ? 'no new migrations' : result.applied.join(', ');
     process.stdout.write(`migrated: ${names}; ${result.partitions} partitions made\n`);
+  });
+
+program
+  .command('reseal')
+  .description(
+    'seal every stored secret under the newest of POSTHASTE_MASTER_KEYS; report how many each key seals',
+  )
+  .option('--check', 'only count')
+  .action(async (flags: { check?: boolean }) => {
+    const config = configFor('reseal');
+    if (config === null) return;
+    const db = createPool(config.databaseUrl, { max: 2 });
+    try {
+      const report = await reseal(db, config.masterKeys!, flags);
+      for (const [key, count] of Object.entries(report.perKey))
+        process.stdout.write(`${key}: ${count} values\n`);
+      for (const { kind, id, keyId } of report.unreadable) {
+        process.stderr.write(`${kind} ${id} does not open: add key ${keyId} to POSTHASTE_MASTER_KEYS\n`);
+      }
+      process.stdout.write(`resealed: ${report.resealed}\n`);
+      if (report.unreadable.length > 0) process.exitCode = 1;
+    } finally {
+      await db.end();
+    }
   });
 
 const ROLES: Record<string, { roles: Role[]; description: string }> = {

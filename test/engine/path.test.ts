@@ -2,9 +2,11 @@
 
 import { Webhook } from 'standardwebhooks';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { SECRET_PURPOSE } from '../../src/activities/prepare.ts';
+import { sealingAad } from '../../src/secrets.ts';
 import { prepareEngine, type TestEngine, until } from '../support/engine.ts';
 import { startReceiver } from '../support/receiver.ts';
-import { enqueueMany, seedEndpoint, seedTenant } from '../support/seed.ts';
+import { enqueueMany, masterKeys, seedEndpoint, seedTenant } from '../support/seed.ts';
 
 let engine: TestEngine;
 beforeAll(async () => {
@@ -98,6 +100,51 @@ describe('many deliveries', () => {
     );
     expect(receiver.requests).toHaveLength(2_000);
     expect(new Set(receiver.requests.map((r) => `${r.path} ${r.headers['webhook-id']}`)).size).toBe(2_000);
+    await receiver.close();
+  });
+});
+
+describe('the request', () => {
+  it('carries custom headers that the log shows by length only, and a traceparent for those who asked', async () => {
+    await seedTenant(engine.db, 'headers');
+    const receiver = await startReceiver();
+    const { id } = await seedEndpoint(engine.db, 'headers', {
+      url: receiver.url,
+      headers: { Authorization: 'Bearer s3cret' },
+    });
+    await engine.db.query('update posthaste.endpoints set traceparent = true where id = $1', [id]);
+    await engine.db.query(
+      `select posthaste.enqueue_raw('headers', 'a.b', 'plain \\000 text', 'text/plain; charset=utf-8')`,
+    );
+    const [request] = await receiver.waitFor(1);
+    expect(request!.headers.authorization).toBe('Bearer s3cret');
+    expect(request!.headers.traceparent).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
+    expect(request!.headers['content-type']).toBe('text/plain; charset=utf-8');
+    expect(request!.body).toEqual(Buffer.from('plain \0 text'));
+    const read = async () =>
+      (await engine.db.query(`select request_headers from posthaste.attempts where tenant = 'headers'`))
+        .rows[0];
+    const row = await until(read, (r) => r !== undefined);
+    expect(row.request_headers).not.toContain('s3cret');
+    expect(JSON.parse(row.request_headers)).toContainEqual(['authorization', '[13 characters]']);
+    await receiver.close();
+  });
+
+  it('is signed with the secret of the moment: a new one counts from the next attempt on', async () => {
+    await seedTenant(engine.db, 'rotated');
+    const receiver = await startReceiver();
+    const { id } = await seedEndpoint(engine.db, 'rotated', { url: receiver.url });
+    await enqueueMany(engine.db, 'rotated', 'a.b', 1);
+    await receiver.waitFor(1);
+    await engine.db.query('delete from posthaste.endpoint_secrets where endpoint = $1', [id]);
+    const secret = `whsec_${Buffer.alloc(24, 5).toString('base64')}`;
+    await engine.db.query(
+      `insert into posthaste.endpoint_secrets (id, endpoint, tenant, kind, key_id, sealed) values ('sec_x', $1, 'rotated', 'hmac', 't1', $2)`,
+      [id, masterKeys.seal(Buffer.from(secret), sealingAad(SECRET_PURPOSE, 'rotated', id, 'sec_x'))],
+    );
+    await enqueueMany(engine.db, 'rotated', 'a.b', 1, 1);
+    const [, second] = await receiver.waitFor(2);
+    expect(() => new Webhook(secret).verify(second!.body.toString(), second!.headers)).not.toThrow();
     await receiver.close();
   });
 });
