@@ -33,7 +33,7 @@ export async function attemptDelivery(
     for (let tries = 0; ; tries++) {
       const [row] = await loadDeliveries(deps.db, [input.deliveryId]);
       if (row === undefined) return await ended(deps, input.deliveryId);
-      if (row.state === 'sending') return wait(row, 'busy', Date.now() + AFTER_REAP_MS);
+      if (row.state === 'sending') return wait(row, 'busy', deps.clock.now() + AFTER_REAP_MS);
       const early = row.due_at.getTime() - deps.clock.now();
       if (early > SHORT_WAIT_MS) return wait(row, 'retrying', row.due_at.getTime());
       if (early > 0) await sleep(early, stop);
@@ -45,9 +45,9 @@ export async function attemptDelivery(
           outcome = answer;
         },
       );
-      const answer = (await translate(deps, row, outcome!)) ?? wait(row, 'busy', Date.now() + 100);
+      const answer = (await translate(deps, row, outcome!)) ?? wait(row, 'busy', deps.clock.now() + 100);
       if (answer.kind === 'ended' || answer.state === 'held' || tries >= MAX_TRIES) return answer;
-      const ms = answer.untilMs - Date.now();
+      const ms = answer.untilMs - deps.clock.now();
       if (ms > SHORT_WAIT_MS || stop.aborted) return answer;
       await sleep(Math.max(0, ms), stop);
     }
@@ -93,20 +93,20 @@ async function translate(
         case 'stale':
           return null;
         case 'busy':
-          return wait(row, 'busy', Math.max(outcome.untilMs ?? 0, Date.now()) + AFTER_REAP_MS);
+          return wait(row, 'busy', Math.max(outcome.untilMs ?? 0, deps.clock.now()) + AFTER_REAP_MS);
         case 'early':
-          return wait(row, 'retrying', outcome.untilMs ?? Date.now() + 1_000);
+          return wait(row, 'retrying', outcome.untilMs ?? deps.clock.now() + 1_000);
         case 'held':
-          return wait(row, 'held', Date.now() + HELD_MS);
+          return wait(row, 'held', deps.clock.now() + HELD_MS);
         default:
           await finish(deps.db, [row.delivery]);
           return null;
       }
     case 'denied':
       await park(deps.db, [row.delivery]);
-      return wait(row, 'held', Date.now() + HELD_MS);
+      return wait(row, 'held', deps.clock.now() + HELD_MS);
     case 'left':
-      return wait(row, 'busy', Date.now());
+      return wait(row, 'busy', deps.clock.now());
   }
 }
 

@@ -75,6 +75,8 @@ export interface SenderDeps {
 /** Claims last deadline + 10 s; a request that has not been written 9 s after the claim was asked for never is. */
 const CLAIM_MARGIN_MS = 9_000;
 const MAX_CLAIM = 250;
+/** Receivers refuse signatures that are 5 min off; a clock this wrong is broken. */
+const MAX_CLOCK_ERROR_MS = 5_000;
 const ENDPOINT_TTL_MS = 1_000;
 const SLOT_RETRY_MS = 100;
 
@@ -104,6 +106,9 @@ async function sendBatch(
   options: SendOptions,
   onOutcome: (member: LoadedDelivery, outcome: MemberOutcome) => void,
 ): Promise<void> {
+  if (deps.clock.uncertaintyMs() > MAX_CLOCK_ERROR_MS) {
+    throw new Error('This worker does not know the time well enough to sign; it asks the database again.');
+  }
   const queues = new Map<string, EndpointQueue>();
   for (const row of rows) {
     const queue = queues.get(row.endpoint) ?? { waiting: [], inFlight: 0, blockedUntil: 0, grantedAt: 0 };

@@ -1,6 +1,7 @@
 /**
  * The database's clock as this process sees it. Due times and deadlines are the database's; a worker whose own clock
- * is off must neither sign with a wrong time nor compute wrong due times.
+ * is off, or jumps, must neither sign with a wrong time nor compute wrong due times. Runs on the monotonic clock
+ * between samples, so a step of the system clock does not reach it.
  */
 import type { Db } from './pool.ts';
 
@@ -9,33 +10,37 @@ export interface DbClock {
   now(): number;
   /** Asks the database; keeps the best of a few samples. Throws when it can't be asked. */
   sync(): Promise<void>;
-  /** Half the round trip of the best sample, ms: how wrong now() may be. Infinity before the first sync. */
+  /** How wrong now() may be, ms: half the round trip of the last good sample, and 0.1 ms per second since (100 ppm). */
   uncertaintyMs(): number;
 }
 
+const SAMPLES = 3;
+const DRIFT = 1e-4;
+
 export function createDbClock(db: Db): DbClock {
-  let offset = 0;
-  let uncertainty = Number.POSITIVE_INFINITY;
+  let databaseMs = 0;
+  let sampledAt = Number.NEGATIVE_INFINITY; // performance.now()
+  let halfTrip = Number.POSITIVE_INFINITY;
+  const uncertainty = (): number => halfTrip + (performance.now() - sampledAt) * DRIFT;
   return {
-    now: () => Date.now() + offset,
-    uncertaintyMs: () => uncertainty,
+    now: () => databaseMs + (performance.now() - sampledAt),
+    uncertaintyMs: uncertainty,
     async sync() {
-      let best = Number.POSITIVE_INFINITY;
-      for (let i = 0; i < 3; i++) {
+      let best = { trip: Number.POSITIVE_INFINITY, at: 0, now: 0 };
+      for (let i = 0; i < SAMPLES; i++) {
         const before = performance.now();
         const result = await db.query({
           name: 'clock',
           text: 'select (extract(epoch from clock_timestamp()) * 1000)::float8 as now',
         });
         const trip = performance.now() - before;
-        if (trip < best) {
-          best = trip;
-          const measured = result.rows[0].now + trip / 2 - Date.now();
-          // Differences within the round trip are noise: the local clock is then as good.
-          offset = Math.abs(measured) <= trip ? 0 : measured;
-          uncertainty = trip / 2;
-        }
+        if (trip < best.trip) best = { trip, at: before + trip / 2, now: result.rows[0].now };
       }
+      // A sample taken on a busy machine is worse than an older one that has drifted a little.
+      if (best.trip / 2 > uncertainty()) return;
+      databaseMs = best.now;
+      sampledAt = best.at;
+      halfTrip = best.trip / 2;
     },
   };
 }

@@ -12,6 +12,7 @@ import { isUnreachable, type Pool } from '../db/pool.ts';
 import { type Deficits, pickTurns } from '../domain/fairness.ts';
 import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
+import { NEVER_OUTSTANDING } from '../temporal/budget.ts';
 import type { Starter } from '../temporal/starter.ts';
 import { deliveryWorkflowId, dispatchWorkflowId } from '../workflows/contract.ts';
 import { type Bound, createBound } from './bound.ts';
@@ -41,6 +42,7 @@ export interface Relay {
 
 const BOUND = 2_000;
 const GROUP_SIZE = 500;
+const NO_GROUPS = 2 ** 31 - 1; // an event may have more deliveries than a group has room
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 250;
 const ALIVE_MS = 30_000;
@@ -111,13 +113,18 @@ export function createRelay(options: RelayOptions): Relay {
 
   const fanOutTurn = async (waiting: Discovery, room: Bound): Promise<Pause> => {
     const now = performance.now();
-    const singles = options.grouping === 'never' ? GROUP_SIZE : starter.budget.available('single', now);
+    const never = options.grouping === 'never';
+    const singles = never
+      ? NEVER_OUTSTANDING - starter.outstanding()
+      : starter.budget.available('single', now);
+    if (never && singles < 1) return pause(POLL_MIN_MS);
     const ready = [...waiting.waiting().values()].reduce((sum, t) => sum + t.waiting * fanOutOf(t.tenant), 0);
-    const single = options.grouping === 'never' || ready <= singles;
+    const single = never || ready <= singles;
     if (!single && !starter.budget.take('group', now)) {
       return pause(Math.min(POLL_MIN_MS, Math.max(2, starter.budget.waitMs('group', now))));
     }
-    const turns = pickTurns(queues(waiting, room), deficits, Math.min(GROUP_SIZE, room.room()));
+    const size = Math.min(never ? singles : GROUP_SIZE, room.room());
+    const turns = pickTurns(queues(waiting, room), deficits, size);
     if (turns.length === 0) return pause(BOUND_REFRESH_MS);
     lastServed = turns.at(-1)!.tenant;
     const taken = await fanOut(db, {
@@ -128,7 +135,7 @@ export function createRelay(options: RelayOptions): Relay {
         limit: events,
       })),
       dispatch: newId('dsp'),
-      singles: single ? singles : 0,
+      singles: never ? NO_GROUPS : single ? singles : 0,
       aliveMs: ALIVE_MS,
     });
     account(turns, taken, waiting, room);

@@ -9,6 +9,7 @@ import { regroup, regroupHeld, scanAdopt, scanDue, scanFinish, scanLater, scanWa
 import { reap } from '../db/verbs.ts';
 import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
+import { NEVER_OUTSTANDING } from '../temporal/budget.ts';
 import type { Starter } from '../temporal/starter.ts';
 import type { Lane } from '../workflows/contract.ts';
 import type { Leases } from './leases.ts';
@@ -64,12 +65,17 @@ export function createScanner(options: ScannerOptions): Scanner {
     if (due.has('wake')) await wakeLate(shards);
     const waiting = LANES.reduce((sum, lane) => sum + (due.get(lane) ?? 0), 0);
     if (waiting > 0) more = (await giveOwner(shards, due, waiting)) || more;
-    if (due.has('held')) await groupHeld(shards);
+    if (due.has('held')) await (options.grouping === 'never' ? wakeHeld(shards) : groupHeld(shards));
     return more;
   };
 
+  const singleRoom = (): number =>
+    options.grouping === 'never'
+      ? Math.max(0, NEVER_OUTSTANDING - starter.outstanding())
+      : starter.budget.available('single', performance.now());
+
   const wakeLate = async (shards: readonly number[]): Promise<void> => {
-    const room = options.grouping === 'never' ? 200 : starter.budget.available('single', performance.now());
+    const room = singleRoom();
     if (room < 1) return;
     for (const row of await scanWake(db, shards, room)) {
       starter.budget.take('single', performance.now());
@@ -84,9 +90,7 @@ export function createScanner(options: ScannerOptions): Scanner {
     waiting: number,
   ): Promise<boolean> => {
     const never = options.grouping === 'never';
-    const singles = never
-      ? 200
-      : Math.min(starter.budget.available('single', performance.now()), options.livingRoom());
+    const singles = never ? singleRoom() : Math.min(singleRoom(), options.livingRoom());
     if (never || waiting <= singles) {
       for (const row of await scanAdopt(db, shards, LANES, singles, ALIVE_MS)) {
         starter.budget.take('single', performance.now());
@@ -106,6 +110,13 @@ export function createScanner(options: ScannerOptions): Scanner {
       }
     }
     return more;
+  };
+
+  /** With grouping never, whoever found no slot has its own workflow, asleep until someone wakes it. */
+  const wakeHeld = async (shards: readonly number[]): Promise<void> => {
+    for (const row of await scanAdopt(db, shards, ['held'], 200, ALIVE_MS)) {
+      void starter.wakeDelivery(row, row.generation);
+    }
   };
 
   const groupHeld = async (shards: readonly number[]): Promise<void> => {

@@ -12,6 +12,8 @@ export type StartClass = (typeof START_CLASSES)[number];
 
 /** Outstanding starts below which a class may start: singles give way first, groups of first attempts last. */
 const OUTSTANDING: Record<StartClass, number> = { single: 4, endpoint: 4, retryGroup: 5, group: 6 };
+/** With POSTHASTE_GROUPING=never nothing else can be done with what is ready: only the outstanding are limited. */
+export const NEVER_OUTSTANDING = 20;
 const GROUP_FLOOR = 8; // per second
 const RATE_MIN = 12;
 const RATE_MAX = 80;

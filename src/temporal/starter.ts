@@ -35,6 +35,8 @@ export interface DeliveryNames {
 
 export interface Starter {
   budget: StartBudget;
+  /** Starts whose first attempt has not been seen to begin. */
+  outstanding(): number;
   /** Temporal answered lately; while false, callers leave work where it is. */
   available(): boolean;
   startDelivery(
@@ -125,6 +127,7 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
 
   return {
     budget,
+    outstanding,
     available: () => performance.now() >= downUntil,
     async startDelivery(names, input) {
       const workflowId = deliveryWorkflowId(names.delivery);
