@@ -5,13 +5,11 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, wri
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { type Embedded, ensureSecrets, startEmbedded } from '../src/embedded/index.ts';
-import { commandLine } from '../src/embedded/orphans.ts';
 import { choosePort } from '../src/embedded/ports.ts';
-import { freePort } from './support/process.ts';
+import { freePort, untilGone } from './support/process.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'posthaste-embedded-'));
 afterAll(async () => {
@@ -66,13 +64,6 @@ async function query(url: string, sql: string): Promise<unknown[]> {
 
 const pidOf = (file: string) => Number(readFileSync(join(folder, file), 'utf8').split('\n')[0]);
 
-/** The servers are not children of this process, so nothing but asking tells when they are gone. */
-async function untilGone(pid: number): Promise<void> {
-  for (const deadline = Date.now() + 10_000; commandLine(pid) !== ''; await delay(20)) {
-    if (Date.now() > deadline) throw new Error(`process ${pid} is still there: ${commandLine(pid)}`);
-  }
-}
-
 describe('the embedded servers', () => {
   it('keep their data between runs, on loopback, with a password', async () => {
     const first = await start();
@@ -89,7 +80,7 @@ describe('the embedded servers', () => {
     const starter = await startInChild();
     const pids = [pidOf('postgres/postmaster.pid'), pidOf('temporal.pid')];
     await killed(starter);
-    await Promise.all(pids.map(untilGone));
+    await Promise.all(pids.map((pid) => untilGone(pid)));
     await start();
   }, 60_000);
 

@@ -4,7 +4,9 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { commandLine } from '../../src/embedded/orphans.ts';
 import { cleanUpLater } from './clean-up.ts';
 import { shared } from './shared.ts';
 
@@ -121,7 +123,7 @@ async function waitForReady(
     if (ok) return;
     if (hasEnded()) throw new Error(`The process ended before ${url} was ready. ${said()}`);
     if (Date.now() > deadline) throw new Error(`${url} was not ready within ${timeoutMs} ms. ${said()}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await delay(50);
   }
 }
 
@@ -133,6 +135,13 @@ async function endAll(): Promise<void> {
       return gone;
     }),
   );
+}
+
+/** Resolves when no process has this id. It need not be a child of ours, so nothing but asking tells. */
+export async function untilGone(pid: number, timeoutMs = 20_000): Promise<void> {
+  for (const deadline = Date.now() + timeoutMs; commandLine(pid) !== ''; await delay(20)) {
+    if (Date.now() > deadline) throw new Error(`process ${pid} is still there: ${commandLine(pid)}`);
+  }
 }
 
 /** A loopback port that was free a moment ago, for a role's PORT. */
