@@ -32,7 +32,11 @@ create function posthaste.accept_keyed(
   p_requests int[],                                              -- one per event: index of its request, from 1
   p_ids text[], p_own boolean[], p_ats timestamptz[], p_types text[], p_raws boolean[], p_content_types text[],
   p_versions bigint[], p_occurred timestamptz[], p_packed bytea, p_lengths int[]
-) returns table (event int, outcome text, id text, at timestamptz, response jsonb) language plpgsql as $$
+) returns table (event int, outcome text, id text, at timestamptz, response jsonb) language plpgsql
+-- Every lookup is by a few whole keys, but plans are made when the tables are empty and kept when they are large:
+-- without this the key tables were read from end to end (3 ms a call at 10,000 keys, and growing; now 1 ms at any size).
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
 declare
   v_bodies bytea[] := posthaste.unpack(p_packed, p_lengths);
   v_known boolean[];                     -- per request: the tenant exists

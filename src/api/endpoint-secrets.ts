@@ -64,7 +64,7 @@ export function secretRoutes(deps: ApiDeps, probing: RateLimit): BoundRoute[] {
       if ((await getEndpoint(db, tenant, endpoint)) === null) noEndpoint();
       probing.take(tenant);
       const answer = await withTransaction(db, async (client) => {
-        if ((await lockEndpoint(client, tenant, endpoint)) === null) noEndpoint();
+        if (!(await lockEndpoint(client, tenant, endpoint))) noEndpoint();
         const rows = await listSecrets(client, tenant, endpoint);
         const current = rows.find((row) => row.expires_at === null) as SecretRow;
         const secret = secretFrom(body.secret, body.kind, current.kind, 'kind');

@@ -144,7 +144,8 @@ export function endpointRoutes(deps: ApiDeps, scans: Scans, probing: RateLimit):
       const endpoint = param('endpoint');
       if (body.url !== undefined) probing.take(tenant);
       const row = await withTransaction(db, async (client) => {
-        const before = (await lockEndpoint(client, tenant, endpoint)) ?? noEndpoint();
+        if (!(await lockEndpoint(client, tenant, endpoint))) noEndpoint();
+        const before = (await getEndpoint(client, tenant, endpoint)) ?? noEndpoint();
         return updateEndpoint(client, tenant, endpoint, settingsFrom(deps, tenant, endpoint, before, body));
       });
       return { status: 200, json: endpointView(row ?? noEndpoint()) };

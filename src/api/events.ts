@@ -69,7 +69,8 @@ export const eventSpecs = {
     summary: 'Send an event',
     description:
       'Answers after the commit. With `Idempotency-Key` or an own id the same request gets the first answer again ' +
-      '(header `idempotency-replayed: true`). `?mode=raw&type=…` takes any body and content type verbatim.',
+      '(header `idempotency-replayed: true`). `?mode=raw&type=…` takes any body and content type verbatim; an own id ' +
+      'then comes as parameter `id` or header `webhook-id`.',
     query: RawQuery,
     body: EventInputSchema,
     bodyOwn: true,
@@ -122,7 +123,10 @@ export function eventRoutes(deps: ApiDeps, intake: Intake): BoundRoute[] {
   };
 
   const fromRaw = async (call: Call<z.output<typeof RawQuery>>, tenant: string) => {
-    const { type = null, id = null, version = null, timestamp = null } = call.query;
+    const { type = null, version = null, timestamp = null } = call.query;
+    const header = call.ctx.req.header('webhook-id') ?? null;
+    const id = call.query.id ?? header;
+    if (header !== null && header !== id) throw badParameter('webhook-id', 'differs from the parameter id');
     const checked = checkRawEvent({ type, id, version, timestamp });
     if (!checked.ok) throw parameterProblem(checked.errors);
     const contentType = call.ctx.req.header('content-type') || 'application/octet-stream';
@@ -233,7 +237,8 @@ function idempotencyKey({ ctx }: Call): string | null {
 
 /** What makes two requests the same: where they go, what they say, and how it is to be read. */
 function requestHash({ ctx }: Call, bytes: Buffer): Buffer {
-  const head = `${ctx.req.url.slice(ctx.req.url.indexOf('/', 8))}\n${ctx.req.header('content-type') ?? ''}\n`;
+  const { req } = ctx;
+  const head = `${req.url.slice(req.url.indexOf('/', 8))}\n${req.header('content-type') ?? ''}\n${req.header('webhook-id') ?? ''}\n`;
   return createHash('sha256').update(head).update(bytes).digest();
 }
 

@@ -1,5 +1,7 @@
 /** Tenants: the producer's customers, under ids of the producer's choice. */
 import { z } from '@hono/zod-openapi';
+import { deleteEndpointsOf } from '../db/endpoints.ts';
+import { withTransaction } from '../db/pool.ts';
 import {
   deleteTenant,
   getTenant,
@@ -116,7 +118,11 @@ export function tenantRoutes(deps: ApiDeps, scans: Scans): BoundRoute[] {
       return { status: 200, json: view((await patchTenant(db, param('tenant'), fields)) ?? noTenant()) };
     }),
     bind(tenantSpecs.remove, async ({ param }) => {
-      const endpoints = (await deleteTenant(db, param('tenant'))) ?? noTenant();
+      const tenant = param('tenant');
+      const endpoints = await withTransaction(db, async (client) => {
+        if (!(await deleteTenant(client, tenant))) noTenant();
+        return deleteEndpointsOf(client, tenant); // sees those whose creation the line above waited for
+      });
       await scans.endWorkOf(endpoints);
       return { status: 204 };
     }),

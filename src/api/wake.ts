@@ -9,11 +9,15 @@ export function wakeAll(deps: ApiDeps, rows: readonly Operated[]): void {
   if (rows.length === 0) return;
   deps.poke();
   for (const row of rows.slice(0, MAX_HINTS)) {
-    deps.wake?.(row.delivery, row.generation).catch((error: unknown) => {
+    void hint(deps, row).catch((error: unknown) => {
       deps.log.debug(
         { err: error, delivery: row.delivery },
         'a workflow could not be woken; its row will be found',
       );
     });
   }
+}
+
+async function hint(deps: ApiDeps, row: Operated): Promise<void> {
+  await deps.wake?.(row.delivery, row.generation);
 }

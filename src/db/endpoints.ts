@@ -125,14 +125,17 @@ export async function getEndpoint(db: Db, tenant: string, id: string): Promise<E
   return result.rows[0] ?? null;
 }
 
-/** The same, held against other changes until the transaction ends. */
-export async function lockEndpoint(db: Db, tenant: string, id: string): Promise<EndpointRow | null> {
+/**
+ * Holds an endpoint against other changes until the transaction ends. Read it after this, not with it: a row that is
+ * joined to a locked one is as old as the statement, not as the lock.
+ */
+export async function lockEndpoint(db: Db, tenant: string, id: string): Promise<boolean> {
   const result = await db.query({
     name: 'lock_endpoint',
-    text: `select ${COLUMNS} ${FROM} where e.id = $1 and e.tenant = $2 and e.state <> 'deleted' for update of e`,
+    text: `select from posthaste.endpoints where id = $1 and tenant = $2 and state <> 'deleted' for update`,
     values: [id, tenant],
   });
-  return result.rows[0] ?? null;
+  return result.rowCount === 1;
 }
 
 /** Newest first. */
@@ -168,6 +171,17 @@ export async function setEndpointState(
     values: [id, tenant, from, to, reason],
   });
   return result.rowCount === 1;
+}
+
+/** Deletes all endpoints of a tenant; answers their ids. */
+export async function deleteEndpointsOf(db: Db, tenant: string): Promise<string[]> {
+  const result = await db.query({
+    name: 'delete_endpoints_of',
+    text: `update posthaste.endpoints set state = 'deleted', revision = revision + 1, updated_at = now()
+      where tenant = $1 and state <> 'deleted' returning id`,
+    values: [tenant],
+  });
+  return result.rows.map((row) => row.id);
 }
 
 /** Grows the revision: something that a sender must see has changed. */

@@ -84,19 +84,12 @@ export async function listTenants(db: Db, after: string | null, limit: number): 
   return result.rows;
 }
 
-/** Deletes the tenant with its endpoints. Answers the endpoints, or null when there is no such tenant. */
-export async function deleteTenant(db: Db, id: string): Promise<string[] | null> {
+/** False: no such tenant. Its endpoints go by deleteEndpointsOf, in the same transaction and after this. */
+export async function deleteTenant(db: Db, id: string): Promise<boolean> {
   const result = await db.query({
     name: 'delete_tenant',
-    text: `with gone as (
-        update posthaste.tenants set deleted_at = now(), updated_at = now() where id = $1 and deleted_at is null returning id
-      ), endpoints as (
-        update posthaste.endpoints e set state = 'deleted', revision = revision + 1, updated_at = now()
-        from gone g where e.tenant = g.id and e.state <> 'deleted' returning e.id
-      )
-      select (select count(*) from gone) as tenants, (select coalesce(array_agg(id), '{}') from endpoints) as endpoints`,
+    text: 'update posthaste.tenants set deleted_at = now(), updated_at = now() where id = $1 and deleted_at is null',
     values: [id],
   });
-  const row = result.rows[0];
-  return row.tenants === 0 ? null : row.endpoints;
+  return result.rowCount === 1;
 }

@@ -56,7 +56,11 @@ async function setUp(count: number) {
   const tenant = await api.tenant();
   const { id: endpoint } = await seedEndpoint(api.db, tenant, { url: 'https://a.com/hook', cap: 1000 });
   const deliveries = (await seedWork(api.db, tenant, endpoint, count)).toSorted();
-  // Seeded rows have random ids of the same instant; their created_at must be the time in the id.
+  // As the fan-out would have written it: an event is found by its exact time.
+  await api.db.query(
+    `update posthaste.work w set event_at = v.created_at from posthaste.events v where v.tenant = w.tenant and v.id = w.event and w.tenant = $1`,
+    [tenant],
+  );
   return { tenant, endpoint, deliveries, path: `/v1/tenants/${tenant}/deliveries` };
 }
 

@@ -109,8 +109,8 @@ describe('raw events', () => {
     ['broken JSON', 'application/json', Buffer.from('{"a":')],
   ])('keep %s as it is', async (_, contentType, body) => {
     const tenant = await api.tenant();
-    const path = `/v1/tenants/${tenant}/events?mode=raw&type=raw.made&id=r1&version=3`;
-    const answer = await api.call('POST', path, body, { 'content-type': contentType });
+    const path = `/v1/tenants/${tenant}/events?mode=raw&type=raw.made&version=3`;
+    const answer = await api.call('POST', path, body, { 'content-type': contentType, 'webhook-id': 'r1' });
     expect([answer.status, answer.json.id]).toEqual([202, 'r1']);
     const { rows } = await api.db.query('select * from posthaste.events where tenant = $1', [tenant]);
     expect(rows[0]).toMatchObject({ raw: true, content_type: contentType, type: 'raw.made' });

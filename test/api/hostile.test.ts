@@ -35,7 +35,7 @@ type Kind = [
   body: Body,
   status: number,
   code: string,
-  where?: string,
+  where?: string | undefined,
   headers?: Record<string, string>,
 ];
 
@@ -78,6 +78,7 @@ const kinds: Kind[] = [
   ['an unknown parameter', 'POST', `${EVENTS}?dry_run=1`, '{}', 400, 'invalid_parameters', 'dry_run'],
   ['raw mode without a type', 'POST', `${EVENTS}?mode=raw`, 'x', 400, 'invalid_parameters', 'type'],
   ['a bad id in raw mode', 'POST', `${EVENTS}?mode=raw&type=t&id=a.b`, 'x', 400, 'invalid_parameters', 'id'],
+  ['two different ids in raw mode', 'POST', `${EVENTS}?mode=raw&type=t&id=a`, 'x', 400, 'invalid_parameters', 'webhook-id', { 'webhook-id': 'b' }],
   ['a parameter given twice', 'POST', `${EVENTS}?mode=raw&type=t&type=u`, 'x', 400, 'invalid_parameters', 'type'],
   ['a raw body one byte too large', 'POST', `${EVENTS}?mode=raw&type=t`, long(MAX_EVENT_BYTES + 1), 413, 'event_too_large'],
   ['a long content type in raw mode', 'POST', `${EVENTS}?mode=raw&type=t`, 'x', 400, 'invalid_parameters', 'content-type', { 'content-type': `a/${long(120)}` }],
@@ -95,6 +96,7 @@ const kinds: Kind[] = [
   ['a batch with its events twice', 'POST', BATCH, '{"events":[],"events":[{"type":"t","data":1}]}', 422, 'invalid_fields', '/events'],
   ['a batch of 1,001', 'POST', BATCH, `{"events":[${Array(1001).fill('{"type":"t","data":1}').join(',')}]}`, 413, 'body_too_large', '/events'],
   ['a batch with one bad event', 'POST', BATCH, '{"events":[{"type":"t","data":1},{"type":"","data":1}]}', 422, 'invalid_fields', '/events/1/type'],
+  ['a batch that is too large in sum', 'POST', BATCH, `{"events":[{"type":"t","data":"${long(MAX_EVENT_BYTES * 33)}"}]}`, 413, 'body_too_large'],
   ['a batch with one large event', 'POST', BATCH, `{"events":[{"type":"t","data":1},{"type":"t","data":"${long(MAX_EVENT_BYTES)}"}]}`, 413, 'event_too_large', '/events/1/data'],
   ['a batch with an event that is a number', 'POST', BATCH, '{"events":[1]}', 422, 'invalid_fields', '/events/0'],
   ['a batch with one id twice and two contents', 'POST', BATCH, '{"events":[{"type":"t","data":1,"id":"a"},{"type":"t","data":2,"id":"a"}]}', 409, 'event_conflict', '/events/1/id'],
@@ -231,6 +233,18 @@ describe('over a bare socket', () => {
     ['a bad chunk', `${head('transfer-encoding: chunked')}zz\r\n`, 400, 'malformed_request'],
     ['a header of 20 KB', head(`x-long: ${long(20_000)}`), 431, 'head_too_large'],
     ['a host with a path', 'GET /livez HTTP/1.1\r\nhost: a/b@c\r\n\r\n', 400, 'malformed_request'],
+    [
+      'TRACE',
+      `TRACE /v1/tenants HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${ADMIN_KEY}\r\n\r\n`,
+      405,
+      'method_not_allowed',
+    ],
+    [
+      'an absolute target of elsewhere',
+      'GET http://other.example/nothing HTTP/1.1\r\nhost: x\r\n\r\n',
+      404,
+      'not_found',
+    ],
     ['an announced body far too large', head('content-length: 999999999999'), 413, 'event_too_large'],
   ])('%s is answered with a problem', async (_, text, status, code) => {
     const answer = await raw(text);

@@ -89,3 +89,19 @@ test('a deleted tenant is gone for everyone, its work is due for the scanner, an
   expect((await api.call('PUT', `/v1/tenants/${tenant}`, {})).status).toBe(201);
   expect((await api.call('GET', `/v1/tenants/${tenant}/endpoints`)).json.data).toEqual([]);
 });
+
+test('an endpoint made while its tenant is deleted does not outlive it', async () => {
+  for (let round = 0; round < 10; round++) {
+    const tenant = await api.tenant();
+    const made = Array.from({ length: 6 }, () =>
+      api.call('POST', `/v1/tenants/${tenant}/endpoints`, { url: 'https://a.com' }),
+    );
+    const [deleted] = await Promise.all([api.call('DELETE', `/v1/tenants/${tenant}`), ...made]);
+    expect(deleted?.status).toBe(204);
+    const { rows } = await api.db.query(
+      `select count(*) as n from posthaste.endpoints where tenant = $1 and state <> 'deleted'`,
+      [tenant],
+    );
+    expect(rows[0].n).toBe(0);
+  }
+});
