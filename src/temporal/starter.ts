@@ -77,18 +77,22 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
   let downUntil = 0;
 
   const attempt = async (what: string, start: () => Promise<unknown>): Promise<boolean> => {
+    if (!attributes && performance.now() - attributesAt > 60_000) attributes = true;
+    const carried = attributes; // several starts may fail for them at once
     try {
       await deps.connection.withDeadline(Date.now() + START_DEADLINE_MS, start);
       downUntil = 0;
       return true;
     } catch (error) {
       if (error instanceof WorkflowExecutionAlreadyStartedError) return true;
-      if (attributes && /search attribute/i.test(messages(error))) {
+      if (carried && /search attribute/i.test(messages(error))) {
+        if (attributes) {
+          deps.log.warn(
+            'the Temporal server lacks the Wh… search attributes; going on without them (posthaste doctor tells how to add them)',
+          );
+        }
         attributes = false;
         attributesAt = performance.now();
-        deps.log.warn(
-          'the Temporal server lacks the Wh… search attributes; going on without them (posthaste doctor tells how to add them)',
-        );
         return attempt(what, start);
       }
       downUntil = performance.now() + 1_000;
@@ -101,7 +105,6 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
     }
   };
   const attributesOf = (names: DeliveryNames) => {
-    if (!attributes && performance.now() - attributesAt > 60_000) attributes = true;
     if (!attributes) return {};
     const pairs: SearchAttributePair[] = [
       { key: keys.tenant, value: names.tenant },
