@@ -137,7 +137,10 @@ async function load(url: string): Promise<void> {
           sent = performance.now();
           socket.write(request());
         };
-        socket.once('connect', pauseMs === 0 ? send : () => setTimeout(send, next - performance.now()));
+        socket.once(
+          'connect',
+          pauseMs === 0 ? send : () => setTimeout(send, Math.max(0, next - performance.now())),
+        );
         socket.on('error', reject);
         socket.on('data', (chunk) => {
           answer += chunk.toString('latin1');

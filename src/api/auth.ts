@@ -4,7 +4,7 @@
  * A key that was good stays good for up to a second, so that the hot path asks PostgreSQL rarely.
  */
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { findKeys, replaceKey } from '../db/keys.ts';
+import { deleteKeyByDigest, findKeys, replaceKey } from '../db/keys.ts';
 import type { Db } from '../db/pool.ts';
 import { ProblemError } from '../errors.ts';
 import { newId } from '../ids.ts';
@@ -25,7 +25,9 @@ export function generateKey(): { id: string; key: string; digest: Buffer; last4:
 
 /** Makes `key` the admin key, and any earlier admin key void. Called at start-up, before the API listens. */
 export async function ensureAdminKey(db: Db, key: string): Promise<void> {
-  await replaceKey(db, { id: ADMIN_KEY_ID, digest: digestOf(key), name: 'admin', last4: key.slice(-4) });
+  const digest = digestOf(key);
+  await deleteKeyByDigest(db, digest, ADMIN_KEY_ID);
+  await replaceKey(db, { id: ADMIN_KEY_ID, digest, name: 'admin', last4: key.slice(-4) });
 }
 
 export interface Authenticator {

@@ -25,6 +25,8 @@ export interface Listening {
   close(): Promise<void>;
 }
 
+const SWEEP_MS = 20;
+const CLOSE_WITHIN_MS = 10_000;
 const PURGE_EVERY_MS = 5 * 60_000;
 
 /** The API role: the admin key registered, the app on its socket, what is out of date purged now and then. */
@@ -83,8 +85,12 @@ export async function listen(
     port: address.port,
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      server.closeIdleConnections();
+      // A connection whose last answer is out is idle again; without this it would live as long as its client likes.
+      const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
+      const enough = setTimeout(() => server.closeAllConnections(), CLOSE_WITHIN_MS);
       await closed;
+      clearInterval(sweep);
+      clearTimeout(enough);
       await api.close();
     },
   };

@@ -21,6 +21,15 @@ export async function insertKey(
   return result.rows[0];
 }
 
+/** Frees a digest for another id: the key of the environment may once have been made here. */
+export async function deleteKeyByDigest(db: Db, digest: Buffer, exceptId: string): Promise<void> {
+  await db.query({
+    name: 'delete_key_by_digest',
+    text: 'delete from posthaste.api_keys where digest = $1 and id <> $2',
+    values: [digest, exceptId],
+  });
+}
+
 /** Makes this key the one with this id, whatever it was before. For the admin key, at start-up. */
 export async function replaceKey(
   db: Db,

@@ -49,6 +49,17 @@ describe('keys', () => {
     expect((await tenants({})).status).toBe(200);
   });
 
+  test('a key made here can become the admin key', async () => {
+    const { key } = (await api.call('POST', '/v1/keys', { name: 'x' })).json;
+    await ensureAdminKey(api.db, key);
+    expect((await tenants(as(key))).status).toBe(200);
+    await ensureAdminKey(api.db, ADMIN_KEY);
+    await expect
+      .poll(async () => (await tenants(as(key))).status, { timeout: 1_500, interval: 100 })
+      .toBe(401);
+    expect((await tenants({})).status).toBe(200);
+  });
+
   test.each([
     ['none', '', 'Bearer realm="posthaste"'],
     ['a wrong one', `Bearer ${ADMIN_KEY}x`, 'error="invalid_token"'],

@@ -113,6 +113,37 @@ test('without PostgreSQL everything is a 503 that says when to come back', async
   await db.end();
 });
 
+test('a server that stops answers what it has taken, and leaves no connection', async () => {
+  const tenant = await api.tenant();
+  const log = createLog({ level: 'silent' });
+  const other = createApi({
+    db: api.db,
+    log,
+    config: { egressAllow: { items: [] }, masterKeys, maxEventBytes: 1024 },
+    poke: () => {},
+    readiness: async () => ({ ok: true, checks: {} }),
+  });
+  const listening = await listen(other, { host: '127.0.0.1', port: 0, log });
+  const headers = { authorization: `Bearer ${ADMIN_KEY}`, 'content-type': 'application/json' };
+  const send = () =>
+    fetch(`${listening.url}/v1/tenants/${tenant}/events`, {
+      method: 'POST',
+      headers,
+      body: '{"type":"t","data":1}',
+    });
+  expect((await send()).status).toBe(202); // and its connection is kept
+  const { closed, answer } = await withTransaction(api.db, async (client) => {
+    await client.query('lock table posthaste.outbox in share mode');
+    const answer = send();
+    await new Promise((resolve) => listening.server.once('request', resolve));
+    return { closed: listening.close(), answer };
+  });
+  expect((await answer).status).toBe(202);
+  const start = performance.now();
+  await closed;
+  expect(performance.now() - start).toBeLessThan(2_000);
+});
+
 test('closing waits for events under way', async () => {
   const results: number[] = [];
   let release = (): void => {};
