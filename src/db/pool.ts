@@ -25,8 +25,7 @@ export function createPool(connectionString: string, options: PoolOptions = {}):
     types: parsers,
     connectionTimeoutMillis: 5_000,
     keepAlive: true,
-    // A transaction of ours never waits on JavaScript for long; a stuck one must not hold locks.
-    options: '-c idle_in_transaction_session_timeout=2000 -c jit=off',
+    // No start-up parameters: PgBouncer refuses those it does not know.
   });
   pool.on('error', (error) => options.onError?.(error));
   return pool;
@@ -37,7 +36,8 @@ export async function withTransaction<T>(pool: Pool, work: (client: Client) => P
   const client = await pool.connect();
   let broken: Error | undefined;
   try {
-    await client.query('begin');
+    // A transaction never waits on JavaScript for long; a stuck one must not hold locks.
+    await client.query('begin; set local idle_in_transaction_session_timeout = 2000');
     const result = await work(client);
     await client.query('commit');
     return result;

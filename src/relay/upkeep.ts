@@ -1,10 +1,8 @@
-/** Slow chores of a relay process: partitions ahead, expired keys and secrets, tenants' weights, gauges. */
+/** Slow chores of a relay process: partitions ahead, tenants' weights, gauges. */
 
 import { countWork, loadWeights } from '../db/endpoint-health.ts';
-import { purgeIdempotencyKeys } from '../db/idempotency.ts';
 import { ensurePartitions } from '../db/partitions.ts';
 import type { Pool } from '../db/pool.ts';
-import { purgeExpiredSecrets } from '../db/secrets.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Starter } from '../temporal/starter.ts';
@@ -61,10 +59,6 @@ export function startUpkeep(options: UpkeepOptions): { stop(): Promise<void> } {
       options.weights.of = await loadWeights(db);
     }),
     every(10 * 60 * SECOND, 'partitions', () => ensurePartitions(db)),
-    every(60 * SECOND, 'purge', async () => {
-      await purgeIdempotencyKeys(db);
-      await purgeExpiredSecrets(db);
-    }),
   ];
   return {
     async stop() {

@@ -89,13 +89,13 @@ export async function enqueueMany(
 
 /** Work rows for one endpoint without a relay: ready, alone, due now. */
 export async function seedWork(db: Pool, tenant: string, endpoint: string, count: number): Promise<string[]> {
+  const events = await enqueueMany(db, tenant, 'test.made', count);
   const result = await db.query(
-    `with e as (select posthaste.enqueue($1, 'test.made', '{}') as id from generate_series(1, $3)), o as (select 1)
-     insert into posthaste.work (delivery, tenant, endpoint, event, event_at, event_type, sequence, created_at, shard, kind, lane, state, due_at, deadline, scan_at)
-     select 'dlv_' || posthaste.id_time(now()) || posthaste.id_random(), $1, $2, e.id, now(), 'test.made', row_number() over (), date_trunc('milliseconds', now()), t.shard,
-       'live', 'first', 'ready', now(), now() + interval '1 hour', now()
-     from e join posthaste.tenants t on t.id = $1 returning delivery`,
-    [tenant, endpoint, count],
+    `insert into posthaste.work (delivery, tenant, endpoint, event, event_at, event_type, sequence, created_at, shard, kind, lane, state, due_at, deadline, scan_at)
+     select 'dlv_' || posthaste.id_time(now()) || posthaste.id_random(), $1, $2, e.id, e.created_at, e.type, row_number() over (), date_trunc('milliseconds', now()),
+       t.shard, 'live', 'first', 'ready', now(), now() + interval '1 hour', now()
+     from posthaste.events e join posthaste.tenants t on t.id = e.tenant where e.tenant = $1 and e.id = any ($3) returning delivery`,
+    [tenant, endpoint, events],
   );
   await db.query('delete from posthaste.outbox where tenant = $1', [tenant]);
   return result.rows.map((row) => row.delivery);
