@@ -45,7 +45,11 @@ function installDependencies() {
   if (!isInstalled()) {
     say('installing dependencies …');
     const npm = process.env.npm_execpath;
-    const install = [existsSync(join(root, 'node_modules')) ? 'install' : 'ci', '--include=dev', '--loglevel=error'];
+    const install = [
+      existsSync(join(root, 'node_modules')) ? 'install' : 'ci',
+      '--include=dev',
+      '--loglevel=error',
+    ];
     run(...(npm ? [process.execPath, [npm, ...install]] : ['npm', install]), 'npm install');
   }
   remember({ lock });
