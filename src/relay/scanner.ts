@@ -38,6 +38,8 @@ const LIMIT = 2_000;
 const ALIVE_MS = 30_000;
 /** A claim is reaped this long after it expired, and only after as much uninterrupted contact with the database. */
 export const REAP_GRACE_MS = 15_000;
+/** Contact counts as interrupted when two answers of the database are further apart than this. */
+const CONTACT_GAP_MS = 10_000;
 const LANES: readonly Lane[] = ['first', 'retry', 'bulk'];
 
 export function createScanner(options: ScannerOptions): Scanner {
@@ -46,11 +48,20 @@ export function createScanner(options: ScannerOptions): Scanner {
   let pending = false;
   let wake: () => void = () => {};
   let contactSince: number | null = null;
+  let contactAt = 0;
+
+  /** The database answered. Only that is contact: a scan that has no shards to look at proves nothing. */
+  const touched = (): void => {
+    const now = performance.now();
+    if (contactSince === null || now - contactAt > CONTACT_GAP_MS) contactSince = now;
+    contactAt = now;
+  };
 
   const scan = async (): Promise<boolean> => {
     const shards = leases.held().map((lease) => lease.shard);
     if (shards.length === 0 || !leases.valid()) return false;
     await dissolve(db, shards, null, REAP_GRACE_MS);
+    touched();
     await scanLater(db, shards, REAP_GRACE_MS, LIMIT);
     if (contactSince !== null && performance.now() - contactSince >= REAP_GRACE_MS) {
       for (const { delivery, n } of await reap(db, shards, REAP_GRACE_MS, LIMIT)) {
@@ -135,7 +146,6 @@ export function createScanner(options: ScannerOptions): Scanner {
       pending = false;
       try {
         more = await scan();
-        contactSince ??= performance.now();
       } catch (error) {
         contactSince = null;
         if (isUnreachable(error)) log.warn({ err: error }, 'PostgreSQL is away; the scanner tries again');
