@@ -76,7 +76,7 @@ function listing(folder) {
 
 function describe(path) {
   const { size, mtimeMs } = statSync(path);
-  return `${path}:${size}:${mtimeMs}\n`;
+  return `${relative(root, path)}:${size}:${mtimeMs}\n`; // relative: a checkout may be moved or copied
 }
 
 /** The node that runs Posthaste: the pinned one of node_modules, whatever runs this script. */
@@ -109,7 +109,7 @@ function build() {
 
 /** A source that went must not leave its output behind. */
 function removeOutputs(source) {
-  const output = join(root, 'dist', relative(join(root, 'src'), source)).replace(/\.tsx?$/, '');
+  const output = join(root, 'dist', relative('src', source)).replace(/\.tsx?$/, '');
   for (const end of ['.js', '.js.map', '.d.ts']) rmSync(output + end, { force: true });
 }
 
