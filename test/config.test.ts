@@ -76,6 +76,7 @@ describe('loadConfig', () => {
     ['worker', ['DATABASE_URL', 'POSTHASTE_MASTER_KEYS']],
     ['relay', ['DATABASE_URL']],
     ['migrate', ['DATABASE_URL']],
+    ['reseal', ['DATABASE_URL', 'POSTHASTE_MASTER_KEYS']],
   ])('asks role %s for %j when the environment is empty', (role, names) => {
     expect(problemsOf({}, role).map(({ name }) => name)).toEqual(names);
   });
