@@ -58,7 +58,11 @@ export async function attemptDispatch(
           else result.failed++;
           if (outcome.state === 'retrying' && outcome.workflow) {
             starts.push(
-              deps.starter.startDelivery(row, { generation: row.generation, dueAt: outcome.dueAtMs! }),
+              deps.starter.startDelivery(row, {
+                generation: row.generation,
+                dueAt: outcome.dueAtMs!,
+                last: { attempts: outcome.n, status: outcome.status, class: outcome.class },
+              }),
             );
           }
           break;

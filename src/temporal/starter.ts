@@ -39,10 +39,7 @@ export interface Starter {
   outstanding(): number;
   /** Temporal answered lately; while false, callers leave work where it is. */
   available(): boolean;
-  startDelivery(
-    names: DeliveryNames,
-    input: { generation: number; dueAt?: number; lane?: Lane },
-  ): Promise<boolean>;
+  startDelivery(names: DeliveryNames, input: Omit<DeliveryInput, 'deliveryId'>): Promise<boolean>;
   startDispatch(dispatch: string, lane: Lane, members: number): Promise<boolean>;
   /** Signals a sleeping delivery, starting it when it does not run. */
   wakeDelivery(names: DeliveryNames, generation: number): Promise<boolean>;
@@ -104,14 +101,14 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
       return false;
     }
   };
-  const attributesOf = (names: DeliveryNames) => {
+  const attributesOf = (names: DeliveryNames, input: DeliveryInput) => {
     if (!attributes) return {};
     const pairs: SearchAttributePair[] = [
       { key: keys.tenant, value: names.tenant },
       { key: keys.endpoint, value: names.endpoint },
       { key: keys.eventType, value: names.event_type },
-      { key: keys.state, value: 'sending' },
-      { key: keys.attempt, value: 0 },
+      { key: keys.state, value: input.dueAt === undefined ? 'sending' : 'retrying' },
+      { key: keys.attempt, value: input.last?.attempts ?? 0 },
     ];
     return { typedSearchAttributes: new TypedSearchAttributes(pairs) };
   };
@@ -125,7 +122,7 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
     staticSummary: `${names.event_type} → ${names.endpoint} (${names.tenant})`.slice(0, 200),
     staticDetails: `event \`${names.event}\`, delivery \`${names.delivery}\`, endpoint \`${names.endpoint}\`, tenant \`${names.tenant}\``,
     workflowIdReusePolicy: 'ALLOW_DUPLICATE' as const,
-    ...attributesOf(names),
+    ...attributesOf(names, input),
   });
 
   return {

@@ -18,12 +18,22 @@ export const DISPATCH_WORKFLOW = 'dispatch';
 export const deliveryWorkflowId = (delivery: string): string => `delivery/${delivery}`;
 export const dispatchWorkflowId = (dispatch: string): string => `dispatch/${dispatch}`;
 
-/** `dueAt`: epoch ms to sleep until before the first attempt; absent: now. `lane`: queue of the first attempt. */
+/**
+ * `dueAt`: epoch ms to sleep until before the first attempt; absent: now. `lane`: queue of the first attempt. `last`:
+ * what came of the attempt before this workflow existed, to be shown.
+ */
 export interface DeliveryInput {
   deliveryId: string;
   generation: number;
   dueAt?: number;
   lane?: Lane;
+  last?: LastAttempt;
+}
+
+export interface LastAttempt {
+  attempts: number;
+  status: number | null;
+  class: string;
 }
 
 export interface DispatchInput {

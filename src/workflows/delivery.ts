@@ -83,11 +83,11 @@ export async function delivery(input: DeliveryInput): Promise<DeliveryResult> {
   let operating = 0;
   const lines: string[] = [];
   const state: DeliveryState = {
-    state: 'sending',
-    attempts: 0,
-    nextAttemptAt: null,
-    lastStatus: null,
-    lastClass: null,
+    state: input.dueAt === undefined ? 'sending' : 'retrying',
+    attempts: input.last?.attempts ?? 0,
+    nextAttemptAt: input.dueAt === undefined ? null : new Date(input.dueAt).toISOString(),
+    lastStatus: input.last?.status ?? null,
+    lastClass: input.last?.class ?? null,
   };
 
   const operate = async (act: 'resendDelivery' | 'cancelDelivery'): Promise<OperatorResult> => {
@@ -149,7 +149,12 @@ export async function delivery(input: DeliveryInput): Promise<DeliveryResult> {
       if (workflowInfo().historyLength > 4_000) {
         await condition(() => operating === 0);
         const dueAt = wake ? Date.now() : outcome.untilMs;
-        await continueAsNew<typeof delivery>({ deliveryId, generation: outcome.generation, dueAt });
+        const last = {
+          attempts: outcome.attempts,
+          status: state.lastStatus,
+          class: state.lastClass ?? 'unknown',
+        };
+        await continueAsNew<typeof delivery>({ deliveryId, generation: outcome.generation, dueAt, last });
       }
       const until =
         outcome.state === 'held' ? Math.min(outcome.untilMs, Date.now() + HELD_MS) : outcome.untilMs;

@@ -5,7 +5,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { historyFromJSON } from '@temporalio/common/lib/proto-utils.js';
-import { Worker } from '@temporalio/worker';
+import { DefaultLogger, Runtime, Worker } from '@temporalio/worker';
 import { describe, expect, it } from 'vitest';
 import { ensureWorkflowBundle } from '../../src/temporal/bundle.ts';
 
@@ -18,6 +18,7 @@ describe('recorded histories', () => {
   });
 
   it('replay with the present workflow code', async () => {
+    Runtime.install({ logger: new DefaultLogger('WARN') });
     const codePath = await ensureWorkflowBundle();
     const histories = shapes.map((name) => ({
       workflowId: name,
