@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 /** Runs `work` while holding `file`. The lock of a process that is gone does not count. */
 export async function withLock(file, say, work) {
-  mkdirSync(dirname(file), { recursive: true });
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   let told = false;
   while (!take(file)) {
     if (!told) say('waiting for another set-up of this checkout …');

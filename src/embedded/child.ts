@@ -30,7 +30,8 @@ export interface Child {
 
 // The watcher is detached from the shell (so that the child, which takes the shell's place, has no stranger among
 // its own children) and holds the pipe as descriptor 3.
-const WATCH = '( ( read -r _ <&3; kill -s INT $$ 2>/dev/null ) & ) </dev/null; exec 3<&-; exec "$@"';
+const WATCH =
+  'umask 077; ( ( read -r _ <&3; kill -s INT $$ 2>/dev/null ) & ) </dev/null; exec 3<&-; exec "$@"';
 
 export async function startChild(options: ChildOptions): Promise<Child> {
   const logFd = openSync(options.logFile, isLarge(options.logFile) ? 'w' : 'a', 0o600);
