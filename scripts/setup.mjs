@@ -96,9 +96,15 @@ function build() {
   const before = readJson(stampFile);
   if (before.build !== build || !existsSync(main)) {
     say('building …');
-    for (const name of before.names ?? []) if (!names.includes(name)) removeOutputs(name);
+    // A source that went must not leave its output behind.
+    for (const name of before.names ?? []) {
+      if (!names.includes(name))
+        for (const end of ['.js', '.js.map', '.d.ts']) rmSync(output(name, end), { force: true });
+    }
     const state = join(root, 'node_modules', '.cache', 'posthaste', 'build.tsbuildinfo');
-    if (!existsSync(join(root, 'dist'))) rmSync(state, { force: true });
+    // tsc's own memory is of what it wrote, not of what is still there.
+    const isCode = (name) => /\.tsx?$/.test(name) && !name.endsWith('.d.ts');
+    if (names.filter(isCode).some((name) => !existsSync(output(name, '.js')))) rmSync(state, { force: true });
     const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
     const incremental = ['--incremental', '--tsBuildInfoFile', state];
     run(pinnedNode(), [tsc, '-p', 'tsconfig.build.json', ...incremental], 'The build');
@@ -107,10 +113,9 @@ function build() {
   bundle(build);
 }
 
-/** A source that went must not leave its output behind. */
-function removeOutputs(source) {
-  const output = join(root, 'dist', relative('src', source)).replace(/\.tsx?$/, '');
-  for (const end of ['.js', '.js.map', '.d.ts']) rmSync(output + end, { force: true });
+/** What tsc makes of a source. */
+function output(source, end) {
+  return join(root, 'dist', relative('src', source)).replace(/\.tsx?$/, end);
 }
 
 /** dist/temporal/bundle.js makes and caches the bundle itself; here it is only spared the wait at start-up. */
