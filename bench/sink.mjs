@@ -1,6 +1,7 @@
 // A receiver that answers 200 as cheaply as Node can, in a process of its own. Prints its port; counts requests and
 // connections; SIGUSR2 prints the counts. argv: [delayMs]
 import { createServer } from 'node:http';
+
 const delay = Number(process.argv[2] ?? 0);
 let requests = 0;
 let connections = 0;

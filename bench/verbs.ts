@@ -6,12 +6,12 @@ import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fanOut } from '../src/db/outbox.ts';
+import { loadDispatch } from '../src/db/load.ts';
 import { migrate } from '../src/db/migrate.ts';
+import { fanOut } from '../src/db/outbox.ts';
 import { createPool } from '../src/db/pool.ts';
 import { acquireLeases } from '../src/db/shards.ts';
 import { claim, record } from '../src/db/verbs.ts';
-import { loadDispatch } from '../src/db/load.ts';
 import { startPostgres } from '../src/embedded/postgres.ts';
 import { newId } from '../src/ids.ts';
 import { seedEndpoint, seedTenant } from '../test/support/seed.ts';
@@ -30,7 +30,8 @@ const spent: Record<string, { cpu: number; wall: number; rows: number }> = {};
 async function measure<T>(name: string, rows: number, work: () => Promise<T>): Promise<T> {
   const [cpu, wall] = [cpuMs(), performance.now()];
   const result = await work();
-  const at = (spent[name] ??= { cpu: 0, wall: 0, rows: 0 });
+  spent[name] ??= { cpu: 0, wall: 0, rows: 0 };
+  const at = spent[name];
   at.cpu += cpuMs() - cpu;
   at.wall += performance.now() - wall;
   at.rows += rows;
@@ -44,14 +45,22 @@ for (let i = 0; i < TENANTS; i++) {
 }
 const leases = await acquireLeases(db, 'bench', 3_600_000, 16);
 await measure('enqueue', COUNT, () =>
-  db.query(`select count(posthaste.enqueue('t' || (g % ${TENANTS}), 'a.b', json_build_object('a', repeat('x', 900)))) from generate_series(1, ${COUNT}) g`),
+  db.query(
+    `select count(posthaste.enqueue('t' || (g % ${TENANTS}), 'a.b', json_build_object('a', repeat('x', 900)))) from generate_series(1, ${COUNT}) g`,
+  ),
 );
 await db.query('analyze');
 const after = new Map(Array.from({ length: TENANTS }, (_, i) => [`t${i}`, { xid: '0', seq: 0 }]));
 for (let done = 0; done < COUNT; done += 500) {
   const dispatch = newId('dsp');
   const out = await measure('fan_out', 500, () =>
-    fanOut(db, { leases, tenants: [...after].map(([tenant, position]) => ({ tenant, after: position, limit: 5 })), dispatch, singles: 0, aliveMs: 30_000 }),
+    fanOut(db, {
+      leases,
+      tenants: [...after].map(([tenant, position]) => ({ tenant, after: position, limit: 5 })),
+      dispatch,
+      singles: 0,
+      aliveMs: 30_000,
+    }),
   );
   for (const t of out.tenants) after.set(t.tenant, { xid: t.xid, seq: t.seq });
   const rows = await measure('load', 500, () => loadDispatch(db, dispatch));
@@ -61,17 +70,50 @@ for (let done = 0; done < COUNT; done += 500) {
     const endpoints = new Map(some.map((row) => [row.delivery, row.endpoint]));
     const now = new Date().toISOString();
     const records = granted.map((g) => ({
-      id: newId('att'), delivery: g.delivery, endpoint: endpoints.get(g.delivery)!, token: g.token!, n: g.n!, outcome: 'delivered' as const, reason: null,
-      due_at: null, step: 0, burned: 1, workflow: false, started_at: now, duration_ms: 5, status: 200, class: 'ok', phase: 'headers', error: null,
-      request_url: 'https://example.com/', request_headers: JSON.stringify([['host', 'example.com'], ['user-agent', 'Posthaste/1'], ['content-type', 'application/json'], ['accept-encoding', 'identity'], ['webhook-id', 'evt_01M8PV1KCZE5A85DF557809EE5'], ['webhook-timestamp', '1764524400'], ['webhook-signature', `v1,${'x'.repeat(44)}`], ['content-length', '1020']]),
-      request_bytes: 1_020, head_bytes: 400, response_headers: '[["date","Mon, 30 Nov 2026 18:00:00 GMT"],["connection","keep-alive"],["content-length","0"]]',
-      response_body: '', response_truncated: false, fresh_retry: false,
+      id: newId('att'),
+      delivery: g.delivery,
+      endpoint: endpoints.get(g.delivery)!,
+      token: g.token!,
+      n: g.n!,
+      outcome: 'delivered' as const,
+      reason: null,
+      due_at: null,
+      step: 0,
+      burned: 1,
+      workflow: false,
+      started_at: now,
+      duration_ms: 5,
+      status: 200,
+      class: 'ok',
+      phase: 'headers',
+      error: null,
+      request_url: 'https://example.com/',
+      request_headers: JSON.stringify([
+        ['host', 'example.com'],
+        ['user-agent', 'Posthaste/1'],
+        ['content-type', 'application/json'],
+        ['accept-encoding', 'identity'],
+        ['webhook-id', 'evt_01M8PV1KCZE5A85DF557809EE5'],
+        ['webhook-timestamp', '1764524400'],
+        ['webhook-signature', `v1,${'x'.repeat(44)}`],
+        ['content-length', '1020'],
+      ]),
+      request_bytes: 1_020,
+      head_bytes: 400,
+      response_headers:
+        '[["date","Mon, 30 Nov 2026 18:00:00 GMT"],["connection","keep-alive"],["content-length","0"]]',
+      response_body: '',
+      response_truncated: false,
+      fresh_retry: false,
     }));
-    for (let j = 0; j < records.length; j += 200) await measure('record', Math.min(200, records.length - j), () => record(db, records.slice(j, j + 200)));
+    for (let j = 0; j < records.length; j += 200)
+      await measure('record', Math.min(200, records.length - j), () => record(db, records.slice(j, j + 200)));
   }
 }
 for (const [name, { cpu, wall, rows }] of Object.entries(spent)) {
-  console.log(`${name.padEnd(8)} ${((cpu * 1_000) / rows).toFixed(1).padStart(7)} µs CPU  ${((wall * 1_000) / rows).toFixed(1).padStart(7)} µs wall per delivery`);
+  console.log(
+    `${name.padEnd(8)} ${((cpu * 1_000) / rows).toFixed(1).padStart(7)} µs CPU  ${((wall * 1_000) / rows).toFixed(1).padStart(7)} µs wall per delivery`,
+  );
 }
 await db.end();
 await server.stop();

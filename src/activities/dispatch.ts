@@ -46,7 +46,7 @@ export async function attemptDispatch(
     const ending: string[] = [];
     const parking: string[] = [];
     const starts: Promise<unknown>[] = [];
-    const ownWorkflow = (row: LoadedDelivery): boolean =>
+    const ownWorkflow = (): boolean =>
       deps.grouping === 'never' ||
       (deps.living.reserve() && deps.starter.budget.take('single', performance.now()));
 

@@ -2,11 +2,13 @@
 import { NativeConnection, type NativeConnectionOptions, Runtime } from '@temporalio/worker';
 import { type Log, temporalLogger } from '../log.ts';
 
-let runtime: Runtime | undefined;
+let installed = false;
 
 /** Temporal's own messages go into our log. The SDK allows this once per process, before the first connection. */
 function installRuntime(log: Log): void {
-  runtime ??= Runtime.install({ logger: temporalLogger(log), shutdownSignals: [] });
+  if (installed) return;
+  installed = true;
+  Runtime.install({ logger: temporalLogger(log), shutdownSignals: [] });
 }
 
 /**

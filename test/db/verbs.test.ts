@@ -38,11 +38,11 @@ const inFlight = async (id = endpoint): Promise<number> =>
 const sending = async (id = endpoint): Promise<number> =>
   (await db.query(`select count(*) as c from posthaste.work where endpoint = $1 and state = 'sending'`, [id]))
     .rows[0].c;
-const verdicts = (answers: ClaimAnswer[]) =>
-  answers.reduce<Record<string, number>>(
-    (all, a) => ({ ...all, [a.verdict]: (all[a.verdict] ?? 0) + 1 }),
-    {},
-  );
+const verdicts = (answers: ClaimAnswer[]): Record<string, number> => {
+  const counts: Record<string, number> = {};
+  for (const { verdict } of answers) counts[verdict] = (counts[verdict] ?? 0) + 1;
+  return counts;
+};
 
 const result = (
   answer: ClaimAnswer,
