@@ -81,12 +81,17 @@ const ENDPOINT_TTL_MS = 1_000;
 const SLOT_RETRY_MS = 100;
 
 export function createSender(deps: SenderDeps): Sender {
+  const granted: Granted = new Map();
   return {
     async send(members, options, onOutcome) {
-      await sendBatch(deps, members, options, onOutcome);
+      if (granted.size > 20_000) granted.clear();
+      await sendBatch(deps, granted, members, options, onOutcome);
     },
   };
 }
+
+/** When an endpoint last gave a slot to anyone in this process: one that moves is not given up on. */
+type Granted = Map<string, number>;
 
 interface Member {
   row: LoadedDelivery;
@@ -97,11 +102,11 @@ interface EndpointQueue {
   waiting: Member[];
   inFlight: number;
   blockedUntil: number; // performance.now(); a denial makes it wait for a free slot or a moment
-  grantedAt: number; // when a member last got a slot: an endpoint that moves is not given up on
 }
 
 async function sendBatch(
   deps: SenderDeps,
+  granted: Granted,
   rows: readonly LoadedDelivery[],
   options: SendOptions,
   onOutcome: (member: LoadedDelivery, outcome: MemberOutcome) => void,
@@ -111,7 +116,7 @@ async function sendBatch(
   }
   const queues = new Map<string, EndpointQueue>();
   for (const row of rows) {
-    const queue = queues.get(row.endpoint) ?? { waiting: [], inFlight: 0, blockedUntil: 0, grantedAt: 0 };
+    const queue = queues.get(row.endpoint) ?? { waiting: [], inFlight: 0, blockedUntil: 0 };
     queue.waiting.push({ row, deniedAt: null });
     queues.set(row.endpoint, queue);
   }
@@ -178,13 +183,14 @@ async function sendBatch(
           const queue = queues.get(member.row.endpoint)!;
           if (answer.verdict === 'granted') {
             queue.inFlight++;
-            queue.grantedAt = claimedAt;
+            granted.set(member.row.endpoint, claimedAt);
             deps.gate.enter();
             void run(member, answer, claimedAt);
           } else if (answer.verdict === 'later') {
             member.deniedAt ??= claimedAt;
             queue.blockedUntil = performance.now() + SLOT_RETRY_MS;
-            if (impatient(member, queue, options.patienceMs)) settle(member.row, { kind: 'denied' });
+            if (impatient(member, granted.get(member.row.endpoint), options.patienceMs))
+              settle(member.row, { kind: 'denied' });
             else queue.waiting.push(member);
           } else {
             settle(member.row, {
@@ -217,10 +223,11 @@ async function sendBatch(
 }
 
 /** No slot for patienceMs and none for its neighbours either, or none for five times as long whatever they got. */
-function impatient(member: Member, queue: EndpointQueue, patienceMs: number): boolean {
+function impatient(member: Member, grantedAt: number | undefined, patienceMs: number): boolean {
   const now = performance.now();
-  const waited = now - member.deniedAt!;
-  return waited >= 5 * patienceMs || now - Math.max(member.deniedAt!, queue.grantedAt) >= patienceMs;
+  return (
+    now - member.deniedAt! >= 5 * patienceMs || now - Math.max(member.deniedAt!, grantedAt ?? 0) >= patienceMs
+  );
 }
 
 /** Up to MAX_CLAIM members, at most as many of an endpoint as its cap lets this group have in flight. */

@@ -131,10 +131,12 @@ export function createScanner(options: ScannerOptions): Scanner {
   };
 
   const groupHeld = async (shards: readonly number[]): Promise<void> => {
-    if (!starter.budget.take('retryGroup', performance.now())) return;
     const ids: string[] = [];
     while (ids.length < 20 && starter.budget.take('endpoint', performance.now())) ids.push(newId('dsp'));
-    for (const group of await regroupHeld(db, shards, newId('dsp'), ids, LIMIT, ALIVE_MS)) {
+    // Retries may have used up their tokens; that must not starve those who wait for a slot.
+    const shared = starter.budget.take('retryGroup', performance.now()) ? newId('dsp') : ids.pop();
+    if (shared === undefined) return;
+    for (const group of await regroupHeld(db, shards, shared, ids, LIMIT, ALIVE_MS)) {
       void starter.startDispatch(group.id, 'held', group.members);
     }
   };

@@ -20,6 +20,8 @@ const RATE_MAX = 80;
 const SLOW_MS = 250;
 const QUICK_MS = 80;
 const BURST_SECONDS = 0.5;
+/** After so long without a measured start the rate goes back to where it began, by 1 a second. */
+const SILENT_MS = 2_000;
 
 export interface StartBudget {
   /** Takes one token of the class; false when there is none, or too much is outstanding. */
@@ -49,11 +51,26 @@ export function createStartBudget(start: number, outstanding: () => number, init
     if (kind === 'retryGroup') return Math.max(1, rest / 4);
     return Math.max(0.5, rest);
   };
+  /** Silence says nothing against Temporal: without this a rate that overload cut would stay low for ever. */
+  const recover = (now: number): void => {
+    const silent = now - adjustedAt - SILENT_MS;
+    if (silent <= 0 || rate >= initialRate) return;
+    rate = Math.min(initialRate, rate + silent / 1_000);
+    adjustedAt = now - SILENT_MS;
+  };
+  // Singles may save up a little, so that a short burst is still one workflow each. Groups of the scanner save up what
+  // the second between two scans brings; groups of first attempts are asked for all the time.
+  const burst: Record<StartClass, number> = {
+    single: BURST_SECONDS,
+    endpoint: 1,
+    retryGroup: 1,
+    group: 0.25,
+  };
   const refill = (kind: StartClass, now: number): { tokens: number; at: number } => {
+    recover(now);
     const bucket = buckets.get(kind)!;
     const perSecond = share(kind);
-    // Singles may save up a little, so that a short burst is still one workflow each.
-    const most = kind === 'single' ? Math.max(1, perSecond * BURST_SECONDS) : Math.max(1, perSecond * 0.25);
+    const most = Math.max(1, perSecond * burst[kind]);
     bucket.tokens = Math.min(most, bucket.tokens + (Math.max(0, now - bucket.at) / 1_000) * perSecond);
     bucket.at = Math.max(now, bucket.at);
     return bucket;

@@ -40,4 +40,20 @@ describe('the start budget', () => {
     for (let ms = 0; ms < 10_000; ms += 1) if (budget.take('single', ms)) singles++;
     expect(singles).toBeLessThanOrEqual((budget.rate() - 8) * 10 + 12);
   });
+
+  it('brings a rate that overload cut back in silence, when nothing is measured', () => {
+    const budget = createStartBudget(0, () => 0);
+    const initial = budget.rate();
+    for (let ms = 0; ms < 20_000; ms += 500) budget.observe(5_000, ms);
+    expect(budget.rate()).toBeLessThan(initial / 2);
+    for (let ms = 20_000; ms < 60_000; ms += 1_000) budget.available('endpoint', ms);
+    expect(budget.rate()).toBe(initial);
+  });
+
+  it('gives the scanner, which asks once a second, what the second brought', () => {
+    const budget = createStartBudget(0, () => 0);
+    let groups = 0;
+    for (let ms = 1_000; ms <= 10_000; ms += 1_000) while (budget.take('endpoint', ms)) groups++;
+    expect(groups).toBeGreaterThanOrEqual(45);
+  });
 });
