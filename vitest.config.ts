@@ -22,7 +22,7 @@ export default defineConfig({
           name: 'core',
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.heavy.test.ts'],
-          testTimeout: 20_000,
+          testTimeout: 60_000,
         },
       },
       {

@@ -116,31 +116,29 @@ function refuse(problems: Problem[]): void {
   process.exitCode = 2;
 }
 
-/** Runs until SIGINT or SIGTERM, then stops in order. A second signal ends the process at once. */
+/** npm and a terminal both pass Ctrl-C on: what follows the first signal this soon is the same keystroke. */
+const SAME_SIGNAL_MS = 1_000;
+
+/** Runs until SIGINT or SIGTERM, then stops in order. A signal while stopping ends the process at once. */
 async function runUntilSignal(begin: () => Promise<Pick<RunningProcess, 'stop'>>): Promise<void> {
-  let running: Pick<RunningProcess, 'stop'> | undefined;
-  let signals = 0;
-  let interrupted: () => void = () => {};
-  const signalled = new Promise<void>((resolve) => {
-    interrupted = resolve;
+  let signalledAt = Number.POSITIVE_INFINITY;
+  let interrupt: () => void = () => {};
+  const interrupted = new Promise<void>((resolve) => {
+    interrupt = resolve;
   });
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
-      signals++;
-      if (signals > 1) process.exit(130);
-      interrupted();
+      if (performance.now() - signalledAt > SAME_SIGNAL_MS) process.exit(130);
+      signalledAt = Math.min(signalledAt, performance.now());
+      interrupt();
     });
   }
-  const beginning = begin().then((started) => {
-    running = started;
-  });
-  try {
-    await Promise.race([beginning, signalled]);
-    await signalled;
-    await beginning.catch(() => {});
-  } finally {
-    await running?.stop();
-  }
+  const beginning = begin();
+  // A failure to begin ends the command; a signal meanwhile waits for what has begun, to stop it in order.
+  await Promise.race([beginning, interrupted]);
+  await interrupted;
+  const running = await beginning.catch(() => undefined);
+  await running?.stop();
   process.exit(0);
 }
 

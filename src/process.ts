@@ -36,12 +36,14 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
   const { config, log } = options;
   const has = (role: Role): boolean => options.roles.includes(role);
   const engineWanted = has('worker') || has('relay');
+  const stopping = new AbortController();
   const db = createPool(config.databaseUrl, {
     max: engineWanted ? 20 : 10,
     applicationName: `posthaste ${options.roles.join('+')}`,
-    onError: (error) => log.warn({ err: error }, 'a database connection broke'),
+    onError: (error) => {
+      if (!stopping.signal.aborted) log.warn({ err: error }, 'a database connection broke');
+    },
   });
-  const stopping = new AbortController();
   const closers: Closer[] = [() => db.end()];
   const metrics = createMetrics();
 

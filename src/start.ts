@@ -19,6 +19,7 @@ export async function start(given: StartConfig): Promise<{ stop(): Promise<void>
     dataDir: given.dataDir,
     log: { info: say },
     databaseUrl: given.databaseUrl,
+    temporalCli: given.temporalCli,
     temporalAddress: given.temporal.given ? given.temporal.address : undefined,
     onFailure: (text) => {
       process.stderr.write(`posthaste: ${text}\n`);

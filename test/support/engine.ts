@@ -80,7 +80,7 @@ export async function prepareEngine(options: TestEngineOptions = {}): Promise<Te
 export async function until<T>(
   probe: () => Promise<T>,
   good: (value: T) => boolean,
-  timeoutMs = 15_000,
+  timeoutMs = 45_000,
 ): Promise<T> {
   const end = Date.now() + timeoutMs;
   for (;;) {
