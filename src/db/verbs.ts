@@ -91,7 +91,8 @@ export async function record(db: Db, records: readonly AttemptRecord[]): Promise
   });
   const stood = new Map<string, Recorded>(result.rows.map((row) => [`${row.delivery} ${row.token}`, row]));
   return records.map(
-    ({ delivery, token }) => stood.get(`${delivery} ${token}`) ?? { delivery, token, state: 'stale', due_at: null },
+    ({ delivery, token }) =>
+      stood.get(`${delivery} ${token}`) ?? { delivery, token, state: 'stale', due_at: null },
   );
 }
 

@@ -48,7 +48,11 @@ async function drain(discovery: Discovery): Promise<number> {
 }
 
 const sequences = async (tenant: string): Promise<number[]> =>
-  (await db.query('select sequence from posthaste.event_fanouts where tenant = $1 order by sequence', [tenant])).rows.map((row) => row.sequence);
+  (
+    await db.query('select sequence from posthaste.event_fanouts where tenant = $1 order by sequence', [
+      tenant,
+    ])
+  ).rows.map((row) => row.sequence);
 
 describe('discovery', () => {
   it('takes every event of 16 producers once, though they commit late and out of order', async () => {
@@ -77,7 +81,9 @@ describe('discovery', () => {
     taken += await drain(discovery);
     expect(taken).toBe(committed.length);
     expect((await db.query('select count(*) as c from posthaste.outbox')).rows[0].c).toBe(0);
-    const ids = (await db.query(`select event from posthaste.event_fanouts where event like 'p%'`)).rows.map((row) => row.event);
+    const ids = (await db.query(`select event from posthaste.event_fanouts where event like 'p%'`)).rows.map(
+      (row) => row.event,
+    );
     expect(new Set(ids)).toEqual(new Set(committed));
     expect(ids).toHaveLength(committed.length);
     for (const tenant of ['a', 'b']) {
@@ -155,7 +161,12 @@ describe('a lost lease', () => {
   it('fences the old owner: its fan-out is refused and changes nothing', async () => {
     await enqueueMany(db, 'b', 'fenced', 1);
     const stale = leases.map((lease) => ({ ...lease, epoch: lease.epoch - 1 }));
-    const ask = { tenants: [{ tenant: 'b', after: { xid: '0', seq: 0 }, limit: 10 }], dispatch: 'dsp_y', singles: 0, aliveMs: 1_000 };
+    const ask = {
+      tenants: [{ tenant: 'b', after: { xid: '0', seq: 0 }, limit: 10 }],
+      dispatch: 'dsp_y',
+      singles: 0,
+      aliveMs: 1_000,
+    };
     await expect(fanOut(db, { ...ask, leases: stale })).rejects.toMatchObject({ code: 'PHFEN' });
     expect((await db.query('select count(*) as c from posthaste.outbox')).rows[0].c).toBe(1);
     expect((await fanOut(db, { ...ask, leases })).tenants[0]!.events).toBe(1);

@@ -123,9 +123,9 @@ export async function startReceiver(
     respond(answer) {
       respond = answer;
     },
-    waitFor: (n, timeoutMs = 10_000) =>
+    waitFor: (n, timeoutMs = 45_000) =>
       wait(() => (requests.length >= n ? requests : undefined), `${n} requests`, timeoutMs),
-    waitForRequest: (matches, timeoutMs = 10_000) =>
+    waitForRequest: (matches, timeoutMs = 45_000) =>
       wait(() => requests.find(matches), 'matching request', timeoutMs),
     close: () =>
       new Promise((resolve) => {
