@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** Commands: `posthaste start | all | api | relay | worker | migrate`. Reads the environment once, via src/config.ts. */
+import type { ConnectionOptions } from '@temporalio/client';
 import { Command, Option } from 'commander';
 import { type Config, type Role as ConfigRole, loadConfig, type Problem, renderProblems } from './config.ts';
 import { migrate } from './db/migrate.ts';
@@ -27,13 +28,22 @@ program
 
 program
   .command('migrate')
-  .description('bring the database to this version and make the next 14 day partitions')
+  .description(
+    'bring the database to this version, make the next 14 day partitions, prepare the Temporal namespace',
+  )
   .action(async () => {
     const config = configFor('migrate');
     if (config === null) return;
     const result = await migrate(config.databaseDirectUrl, { maxEventBytes: config.maxEventBytes });
     const names = result.applied.length === 0 ? 'no new migrations' : result.applied.join(', ');
     process.stdout.write(`migrated: ${names}; ${result.partitions} partitions made\n`);
+    if (config.temporal.given) {
+      const { prepareNamespace } = await import('./temporal/namespace.ts');
+      const { connectionOptions, namespace } = config.temporal;
+      for (const line of await prepareNamespace(connectionOptions as ConnectionOptions, namespace)) {
+        process.stdout.write(`${line}\n`);
+      }
+    }
   });
 
 program
