@@ -50,7 +50,12 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
 
   const connection = await connectTemporal(config.temporal.connectionOptions, log, options.stopping);
   options.closers.push(() => connection.close());
-  const starter = createStarter({ connection, namespace: config.temporal.namespace, log });
+  const starter = createStarter({
+    connection,
+    namespace: config.temporal.namespace,
+    log,
+    seesAttempts: options.roles.includes('worker') && (options.lanes?.includes('first') ?? true),
+  });
   const living = createLiving(LIVING_LIMIT);
   const observer = createObserver({ db, log, metrics, scan: () => scanner?.poke() });
   const parts: Parts = { ...options, starter, living, observer };

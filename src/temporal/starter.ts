@@ -57,7 +57,15 @@ const keys = {
   attempt: defineSearchAttributeKey(SEARCH_ATTRIBUTES.attempt, SearchAttributeType.INT),
 };
 
-export function createStarter(deps: { connection: NativeConnection; namespace: string; log: Log }): Starter {
+export interface StarterDeps {
+  connection: NativeConnection;
+  namespace: string;
+  log: Log;
+  /** A worker for first attempts lives in this process, so that it sees what it started begin. */
+  seesAttempts: boolean;
+}
+
+export function createStarter(deps: StarterDeps): Starter {
   const client = new Client({ connection: deps.connection, namespace: deps.namespace });
   const started = new Map<string, number>(); // in order of their start
   const outstanding = (): number => {
@@ -112,8 +120,21 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
     ];
     return { typedSearchAttributes: new TypedSearchAttributes(pairs) };
   };
-  const note = (workflowId: string): void => {
+  /** Outstanding until its first attempt begins; or, where that can't be seen, until Temporal has it. */
+  const noted = async (workflowId: string, start: () => Promise<boolean>): Promise<boolean> => {
     started.set(workflowId, performance.now());
+    const done = await start();
+    if (!done) started.delete(workflowId);
+    else if (!deps.seesAttempts) began(workflowId);
+    return done;
+  };
+  const began = (workflowId: string): void => {
+    const at = started.get(workflowId);
+    if (at === undefined) return;
+    started.delete(workflowId);
+    const now = performance.now();
+    budget.observe(now - at, now);
+    deps.log.debug({ workflow: workflowId, ms: Math.round(now - at) }, 'workflow began');
   };
   const deliveryOptions = (names: DeliveryNames, input: DeliveryInput) => ({
     taskQueue: TASK_QUEUE,
@@ -131,26 +152,28 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
     available: () => performance.now() >= downUntil,
     async startDelivery(names, input) {
       const workflowId = deliveryWorkflowId(names.delivery);
-      if (input.dueAt === undefined) note(workflowId);
-      return attempt(workflowId, () =>
-        client.workflow.start(DELIVERY_WORKFLOW, {
-          ...deliveryOptions(names, { deliveryId: names.delivery, ...input }),
-          requestEagerStart: true,
-        }),
-      );
+      const start = () =>
+        attempt(workflowId, () =>
+          client.workflow.start(DELIVERY_WORKFLOW, {
+            ...deliveryOptions(names, { deliveryId: names.delivery, ...input }),
+            requestEagerStart: true,
+          }),
+        );
+      return input.dueAt === undefined ? noted(workflowId, start) : start();
     },
     async startDispatch(dispatch, lane, members) {
       const workflowId = dispatchWorkflowId(dispatch);
-      if (lane === 'first') note(workflowId);
-      return attempt(workflowId, () =>
-        client.workflow.start(DISPATCH_WORKFLOW, {
-          taskQueue: TASK_QUEUE,
-          workflowId,
-          args: [{ dispatchId: dispatch, lane }] as [DispatchInput],
-          staticSummary: `${members} deliveries, lane ${lane}`,
-          requestEagerStart: true,
-        }),
-      );
+      const start = () =>
+        attempt(workflowId, () =>
+          client.workflow.start(DISPATCH_WORKFLOW, {
+            taskQueue: TASK_QUEUE,
+            workflowId,
+            args: [{ dispatchId: dispatch, lane }] as [DispatchInput],
+            staticSummary: `${members} deliveries, lane ${lane}`,
+            requestEagerStart: true,
+          }),
+        );
+      return lane === 'first' ? noted(workflowId, start) : start();
     },
     async wakeDelivery(names, generation) {
       return attempt(deliveryWorkflowId(names.delivery), () =>
@@ -161,14 +184,7 @@ export function createStarter(deps: { connection: NativeConnection; namespace: s
         }),
       );
     },
-    began(workflowId) {
-      const at = started.get(workflowId);
-      if (at === undefined) return;
-      started.delete(workflowId);
-      const now = performance.now();
-      budget.observe(now - at, now);
-      deps.log.debug({ workflow: workflowId, ms: Math.round(now - at) }, 'workflow began');
-    },
+    began,
   };
 }
 
