@@ -18,7 +18,8 @@ import { startEmbedded } from '../src/embedded/index.ts';
 
 const RATE = Number(process.env.RATE ?? 10);
 const SECONDS = Number(process.env.SECONDS ?? 20);
-const WARM_UP = Math.min(50, RATE * 3);
+/** Unmeasured, at the same rate: a process that has just started is not yet compiled. */
+const WARM_UP_SECONDS = Number(process.env.WARM_UP_SECONDS ?? 5);
 
 const dataDir = await mkdtemp(join(tmpdir(), 'posthaste-bench-'));
 const embedded = await startEmbedded({ dataDir, log: { info: () => {} } });
@@ -103,22 +104,21 @@ try {
     sentAt.set(json.id!, at);
     settle(json.id!);
   };
-  for (let i = 0; i < WARM_UP; i++) {
-    await publish(false);
-    await new Promise((resolve) => setTimeout(resolve, 1_000 / RATE));
-  }
+  const atRate = async (count: number, measured: boolean): Promise<void> => {
+    const started = performance.now();
+    const under: Promise<void>[] = [];
+    for (let i = 0; i < count; i++) {
+      const wait = started + (i * 1_000) / RATE - performance.now();
+      if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
+      under.push(publish(measured));
+    }
+    await Promise.all(under);
+  };
+  await atRate(RATE * WARM_UP_SECONDS, false);
   const finished = new Promise<void>((resolve) => {
     done = resolve;
   });
-  const started = performance.now();
-  const early: Promise<void>[] = [];
-  for (let i = 0; i < RATE * SECONDS; i++) {
-    const due = started + (i * 1_000) / RATE;
-    const wait = due - performance.now();
-    if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
-    early.push(publish(true));
-  }
-  await Promise.all(early);
+  await atRate(RATE * SECONDS, true);
   await Promise.race([finished, new Promise((resolve) => setTimeout(resolve, 10_000))]);
   latencies.sort((a, b) => a - b);
   const at = (q: number): number =>

@@ -5,6 +5,7 @@
  */
 import { fork } from 'node:child_process';
 import { createHmac, createSecretKey, randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -34,6 +35,28 @@ const embedded = await startEmbedded({
   databaseUrl: process.env.DATABASE_URL,
   temporalAddress: process.env.TEMPORAL_ADDRESS,
 });
+
+/** CPU milliseconds used so far by the processes whose command line matches, ended children of theirs included. */
+function cpuOf(pattern: RegExp): number {
+  let ticks = 0;
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      if (!pattern.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8'))) continue;
+      const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ');
+      for (const field of [11, 12, 13, 14]) ticks += Number(fields[field]);
+    } catch {
+      // it ended meanwhile
+    }
+  }
+  return ticks * 10;
+}
+const parts = {
+  postgres: /postgres: posthaste|postgres: (checkpointer|background|walwriter|autovacuum)/,
+  temporal: new RegExp(`temporal.*${embedded.temporalAddress.split(':')[1]}`),
+  receiver: /bench\/sink\.mjs/,
+};
+const usage = (): Record<string, number> =>
+  Object.fromEntries(Object.entries(parts).map(([name, pattern]) => [name, cpuOf(pattern)]));
 
 async function bareLoop(count: number): Promise<number> {
   const pool = new HttpPool(`http://127.0.0.1:${port}`, { connections: 50, pipelining: 1 });
@@ -82,8 +105,10 @@ try {
     [run, EVENTS, ENDPOINTS],
   );
   await db.query('analyze');
-  const before = await bareLoop(20_000);
-  const cpu = process.cpuUsage();
+  if (process.env.FUNCTIONS) await db.query(`alter role current_user set track_functions = 'all'`);
+  // A Temporal server that was just made works on itself for a while.
+  await new Promise((resolve) => setTimeout(resolve, 8_000));
+  const before = process.env.BARE === '0' ? 1 : await bareLoop(20_000);
   const started = performance.now();
   const running = await startProcess({
     config: {
@@ -108,9 +133,11 @@ try {
       logLevel: 'warn',
     },
     roles: ['relay', 'worker'],
-    log: createLog({ level: 'warn' }),
+    log: createLog({ level: process.env.LOG_LEVEL ?? 'warn' }),
   });
   const ready = performance.now();
+  const cpuReady = process.cpuUsage();
+  const partsReady = usage();
   let done = 0;
   let last = 0;
   while (done < EVENTS) {
@@ -123,13 +150,14 @@ try {
     last = done;
   }
   const seconds = (performance.now() - ready) / 1_000;
-  const used = process.cpuUsage(cpu);
+  const used = process.cpuUsage(cpuReady);
+  const partsUsed = usage();
   const repeats = (
     await db.query('select count(*) as c from posthaste.deliveries where n > 1 and tenant like $1', [
       `${run}-%`,
     ])
   ).rows[0].c;
-  const after = await bareLoop(20_000);
+  const after = process.env.BARE === '0' ? 1 : await bareLoop(20_000);
   const bare = (before + after) / 2;
   console.log(
     JSON.stringify({
@@ -140,10 +168,25 @@ try {
       bare_loop_per_second: Math.round(bare),
       ratio: +(EVENTS / seconds / bare).toFixed(3),
       start_up_ms: Math.round(ready - started),
-      node_us_per_delivery: Math.round((used.user + used.system) / EVENTS),
+      cpu_us_per_delivery: {
+        node: Math.round((used.user + used.system) / EVENTS),
+        ...Object.fromEntries(
+          Object.keys(parts).map((name) => [
+            name,
+            Math.round(((partsUsed[name]! - partsReady[name]!) * 1_000) / EVENTS),
+          ]),
+        ),
+      },
       repeats,
     }),
   );
+  if (process.env.FUNCTIONS) {
+    await new Promise((resolve) => setTimeout(resolve, 1_500)); // statistics are flushed once a second
+    const calls = await db.query(
+      `select funcname, calls, round(total_time)::int as ms from pg_stat_user_functions where schemaname = 'posthaste' order by total_time desc limit 12`,
+    );
+    console.table(calls.rows);
+  }
   await running.stop();
   await db.end();
 } finally {

@@ -40,7 +40,6 @@ export async function attemptDispatch(
     );
   }, RENEW_MS);
   try {
-    if (!(await renewDispatch(deps.db, dispatchId, DISPATCH_ALIVE_MS))) return result;
     const ready = rows.filter((row) => row.state !== 'sending');
     const lane = ready[0]?.lane ?? 'first';
     const ending: string[] = [];

@@ -10,8 +10,10 @@ import { isUnreachable, type Pool } from '../db/pool.ts';
 import { type AttemptRecord, type Recorded, record } from '../db/verbs.ts';
 import type { Log } from '../log.ts';
 
-const MAX_BATCH = 200;
+const MAX_BATCH = 400;
 const MAX_WRITERS = 2;
+/** The second writer is for full batches, and for when the first is held up by somebody's lock. */
+const HELD_UP_MS = 50;
 const MAX_DELAY_MS = 5;
 
 export interface Recorder {
@@ -36,12 +38,18 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
   let writers = 0;
   let unwritten = 0;
   let timer: NodeJS.Timeout | undefined;
+  let startedAt = 0; // of the batch begun last
   let idle: (() => void)[] = [];
 
   const start = (): void => {
     clearTimeout(timer);
     timer = undefined;
     while (queue.length > 0 && writers < MAX_WRITERS) {
+      if (writers > 0 && queue.length < MAX_BATCH && performance.now() - startedAt < HELD_UP_MS) {
+        timer = setTimeout(start, HELD_UP_MS);
+        return;
+      }
+      startedAt = performance.now();
       const batch = queue.slice(0, MAX_BATCH);
       queue = queue.slice(MAX_BATCH);
       writers++;

@@ -79,6 +79,9 @@ const MAX_CLAIM = 250;
 const MAX_CLOCK_ERROR_MS = 5_000;
 const ENDPOINT_TTL_MS = 1_000;
 const SLOT_RETRY_MS = 100;
+/** A claim locks its endpoints whatever its size: while this process is nearly full, room is collected for this long. */
+const CLAIM_PAUSE_MS = 20;
+const WORTH_CLAIMING = 100;
 
 export function createSender(deps: SenderDeps): Sender {
   const granted: Granted = new Map();
@@ -122,6 +125,7 @@ async function sendBatch(
   }
   let endpoints = new Map<string, PreparedEndpoint>();
   let endpointsAt = Number.NEGATIVE_INFINITY;
+  let lastClaimAt = Number.NEGATIVE_INFINITY;
   let left = rows.length;
   let failure: unknown;
   let wake: () => void = () => {};
@@ -165,9 +169,13 @@ async function sendBatch(
       }
       if (left === 0) break;
     }
-    const batch = stopping ? [] : nextBatch(queues, endpoints, deps.gate.free());
+    const batch =
+      stopping || !worthClaiming(deps.gate, queues, lastClaimAt)
+        ? []
+        : nextBatch(queues, endpoints, deps.gate.free());
     if (batch.length > 0) {
       const claimedAt = performance.now();
+      lastClaimAt = claimedAt;
       try {
         if (claimedAt - endpointsAt > ENDPOINT_TTL_MS) {
           endpoints = await prepareEndpoints(deps, await loadEndpoints(deps.db, [...queues.keys()]));
@@ -209,7 +217,10 @@ async function sendBatch(
     }
     // Nothing can be claimed now: wait for an answer, a stop, or the moment to ask again for a slot.
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(done, stopping ? 1_000 : SLOT_RETRY_MS);
+      const timer = setTimeout(
+        done,
+        stopping ? 1_000 : deps.gate.free() > 0 ? CLAIM_PAUSE_MS : SLOT_RETRY_MS,
+      );
       function done(): void {
         clearTimeout(timer);
         options.stop.removeEventListener('abort', done);
@@ -228,6 +239,15 @@ function impatient(member: Member, grantedAt: number | undefined, patienceMs: nu
   return (
     now - member.deniedAt! >= 5 * patienceMs || now - Math.max(member.deniedAt!, grantedAt ?? 0) >= patienceMs
   );
+}
+
+/** Not for a few places at the gate when many wait and the last claim was only just made. */
+function worthClaiming(gate: Gate, queues: Map<string, EndpointQueue>, lastClaimAt: number): boolean {
+  const free = gate.free();
+  if (free >= WORTH_CLAIMING || performance.now() - lastClaimAt >= CLAIM_PAUSE_MS) return true;
+  let waiting = 0;
+  for (const queue of queues.values()) waiting += queue.waiting.length;
+  return waiting <= free;
 }
 
 /** Up to MAX_CLAIM members, at most as many of an endpoint as its cap lets this group have in flight. */

@@ -47,6 +47,9 @@ const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 250;
 const ALIVE_MS = 30_000;
 const BOUND_REFRESH_MS = 50;
+const BACKLOG_POLL_MS = 50;
+/** How long after a group new deliveries are grouped too, few as they may be. */
+const GROUPING_MS = 250;
 const REDISCOVER_MS = 60_000;
 
 /** Until the next turn. `poke`: news of events end it; else it waits for something that news can't bring. */
@@ -72,6 +75,9 @@ export function createRelay(options: RelayOptions): Relay {
   let lastServed = '';
   let idleMs = POLL_MIN_MS;
   let boundAt = 0;
+  let polledAt = 0;
+  let groupedAt = Number.NEGATIVE_INFINITY;
+  let full = false; // the last look filled a page
   let leasesAt = Number.NEGATIVE_INFINITY;
   let rediscoverAt = performance.now() + REDISCOVER_MS;
 
@@ -96,7 +102,12 @@ export function createRelay(options: RelayOptions): Relay {
       discovery.rewind(); // heals what a lost race could have hidden; one walk over an almost empty table
       rediscoverAt = now + REDISCOVER_MS;
     }
-    const full = await discovery.poll();
+    // While tenants wait there is work to do; news of others can wait a moment for the next look.
+    const look = discovery.waiting().size === 0 || full || now - polledAt >= BACKLOG_POLL_MS;
+    if (look) {
+      full = await discovery.poll();
+      polledAt = now;
+    }
     if (discovery.waiting().size === 0) {
       idleMs = Math.min(POLL_MAX_MS, idleMs * 1.2);
       return full ? AT_ONCE : { ms: idleMs, poke: true };
@@ -119,10 +130,14 @@ export function createRelay(options: RelayOptions): Relay {
       : starter.budget.available('single', now);
     if (never && singles < 1) return pause(POLL_MIN_MS);
     const ready = [...waiting.waiting().values()].reduce((sum, t) => sum + t.waiting * fanOutOf(t.tenant), 0);
-    const single = never || ready <= singles;
+    // Stragglers just behind a group wait for the next one: a start of their own would double what Temporal does.
+    const single = never || (ready <= singles && now - groupedAt >= GROUPING_MS);
+    // With a backlog, half a group costs as much to start as a whole one: wait until there is room for it.
+    if (!single && room.room() < Math.min(GROUP_SIZE, ready)) return pause(BOUND_REFRESH_MS);
     if (!single && !starter.budget.take('group', now)) {
       return pause(Math.min(POLL_MIN_MS, Math.max(2, starter.budget.waitMs('group', now))));
     }
+    if (!single) groupedAt = now;
     const size = Math.min(never ? singles : GROUP_SIZE, room.room());
     const turns = pickTurns(queues(waiting, room), deficits, size);
     if (turns.length === 0) return pause(BOUND_REFRESH_MS);
