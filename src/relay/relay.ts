@@ -137,7 +137,7 @@ export function createRelay(options: RelayOptions): Relay {
     if (!single && !starter.budget.take('group', now)) {
       return pause(Math.min(POLL_MIN_MS, Math.max(2, starter.budget.waitMs('group', now))));
     }
-    if (!single) groupedAt = now;
+    if (!single && ready > singles) groupedAt = now; // stragglers do not prolong it
     const size = Math.min(never ? singles : GROUP_SIZE, room.room());
     const turns = pickTurns(queues(waiting, room), deficits, size);
     if (turns.length === 0) return pause(BOUND_REFRESH_MS);
