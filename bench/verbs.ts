@@ -56,7 +56,7 @@ for (let done = 0; done < COUNT; done += 500) {
   const out = await measure('fan_out', 500, () =>
     fanOut(db, {
       leases,
-      tenants: [...after].map(([tenant, position]) => ({ tenant, after: position, limit: 5 })),
+      tenants: [...after].map(([tenant, position]) => ({ tenant, after: position, limit: 5, room: 500 })),
       dispatch,
       singles: 0,
       aliveMs: 30_000,

@@ -3,13 +3,14 @@
 -- The relay decides how many events of which tenant (src/domain/fairness.ts); this function takes them. Deleting
 -- the outbox row is what makes a fan-out happen once, whoever else tries. SQLSTATE PHFEN: the caller lost a shard.
 --
--- tenants:    [{tenant, events, deliveries, xid, seq}]  what was taken, and the last position
+-- tenants:    [{tenant, lim, events, deliveries, xid, seq}]  what was taken of at most lim, and the last position
 -- dispatches: [{id, members}]                           groups made, of 500 at most
 -- deliveries: [{delivery, tenant, endpoint, event, event_type}]  the ones without a group
 
 create function posthaste.fan_out(
   p_shards int[], p_epochs bigint[],     -- the leases the caller acts under
   p_tenants text[], p_xids text[], p_seqs bigint[], p_limits int[], -- per tenant: start after (xid, seq), at most limit
+  p_rooms int[],                         -- per tenant: deliveries it may have more of; one event is always taken
   p_dispatch text,                       -- id for the group (…-2, …-3 for each further 500)
   p_singles int,                         -- up to so many deliveries go without a group
   p_alive interval,                      -- how long work may wait for its workflow before the scanner looks
@@ -28,8 +29,10 @@ begin
     raise exception 'a shard lease was lost' using errcode = 'PHFEN';
   end if;
 
-  with want as (
-    select * from unnest(p_tenants, p_xids, p_seqs, p_limits) w (tenant, xid, seq, lim)
+  with want as materialized (
+    select w.tenant, w.xid, w.seq, least(w.lim, greatest(1, w.room / greatest(1, (
+      select count(*) from posthaste.endpoints e where e.tenant = w.tenant and e.state in ('active', 'paused'))))) as lim
+    from unnest(p_tenants, p_xids, p_seqs, p_limits, p_rooms) w (tenant, xid, seq, lim, room)
   ), picked as materialized (
     select o.tenant, o.xid, o.seq
     from want w cross join lateral (
@@ -87,7 +90,7 @@ begin
   )
   select
     (select json_agg(x) from (
-      select m.tenant, count(*) filter (where m.nth = 1) as events, count(m.endpoint) as deliveries,
+      select m.tenant, (select w.lim from want w where w.tenant = m.tenant) as lim, count(*) filter (where m.nth = 1) as events, count(m.endpoint) as deliveries,
         (array_agg(m.xid::text order by m.xid desc, m.seq desc))[1] as xid, (array_agg(m.seq order by m.xid desc, m.seq desc))[1] as seq
       from matched m group by m.tenant) x),
     (select json_agg(json_build_object('id', g.id, 'members', g.members)) from groups g),

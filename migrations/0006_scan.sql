@@ -120,17 +120,17 @@ returns table (id text, members bigint) language sql volatile as $$
   ), joined as (
     update posthaste.work w set dispatch = m.id, scan_at = 'infinity' from chosen c join made m on m.id = c.group_id where w.delivery = c.delivery returning 1
   ), waiting as (
-    update posthaste.work w set scan_at = clock_timestamp() + interval '2 seconds' from due d
+    update posthaste.work w set scan_at = clock_timestamp() + interval '2 seconds' + random() * interval '20 seconds' from due d
     where w.delivery = d.delivery and not exists (select from chosen c where c.delivery = d.delivery) returning 1
   )
   select m.id, m.members::bigint from made m
 $$;
 
 -- Rows of a group that were denied a slot for too long leave it (lane held: regroup_held).
-create function posthaste.park(p_deliveries text[]) returns bigint language sql volatile as $$
+create function posthaste.park(p_deliveries text[], p_dispatch text) returns bigint language sql volatile as $$
   with parked as (
     update posthaste.work w set lane = case when w.lane = 'bulk' then 'bulk' else 'held' end, dispatch = null, workflow = false, scan_at = clock_timestamp() + interval '200 milliseconds'
-    where w.delivery = any (p_deliveries) and w.state in ('ready', 'retrying') returning 1
+    where w.delivery = any (p_deliveries) and w.dispatch is not distinct from p_dispatch and w.state in ('ready', 'retrying') returning 1
   )
   select count(*) from parked
 $$;

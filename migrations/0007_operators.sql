@@ -78,6 +78,10 @@ declare
   v_delivery text;
   v_now timestamptz := posthaste.now_ms();
 begin
+  -- One call for an event at a time: two at once would both find an endpoint without a delivery. Then every endpoint
+  -- in id order, as everywhere, before the deliveries are taken one by one in another order.
+  perform 1 from posthaste.event_fanouts f where f.tenant = p_tenant and f.event_at = p_event_at and f.event = p_event for update;
+  perform posthaste.lock_endpoints(array(select e.id from posthaste.endpoints e where e.tenant = p_tenant and e.state in ('active', 'paused')));
   for v_delivery in
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state in ('active', 'paused')
     where w.tenant = p_tenant and w.event = p_event

@@ -9,8 +9,9 @@ import { createObserver, type Observer } from './activities/observe.ts';
 import { createRecorder } from './activities/recorder.ts';
 import { createSender } from './activities/sender.ts';
 import { createDbClock } from './db/clock.ts';
-import { listen } from './db/notify.ts';
+import { type Hint, listen } from './db/notify.ts';
 import type { Pool } from './db/pool.ts';
+import { countLiving } from './db/scan.ts';
 import { createEgress } from './egress/post.ts';
 import type { Metrics } from './metrics.ts';
 import type { Closer, Engine, ProcessOptions } from './process.ts';
@@ -25,6 +26,8 @@ import { LANE_QUEUES, type Lane } from './workflows/contract.ts';
 
 /** Deliveries that may sleep in a workflow of their own: a wake costs about a start. */
 const LIVING_LIMIT = 300;
+/** How long a stop waits for PostgreSQL to take the last answers. */
+const DRAIN_MS = 30_000;
 /** Requests to receivers under way at once. */
 const REQUESTS_LIMIT = 500;
 
@@ -34,6 +37,8 @@ export interface EngineOptions extends ProcessOptions {
   metrics: Metrics;
   stopping: AbortSignal;
   closers: Closer[];
+  /** Tells scanners, of this process and others. */
+  hint: (hint: Hint) => void;
 }
 
 interface Parts extends EngineOptions {
@@ -57,7 +62,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
     seesAttempts: options.roles.includes('worker') && (options.lanes?.includes('first') ?? true),
   });
   const living = createLiving(LIVING_LIMIT);
-  const observer = createObserver({ db, log, metrics, scan: () => scanner?.poke() });
+  const observer = createObserver({ db, log, metrics, scan: () => options.hint('work') });
   const parts: Parts = { ...options, starter, living, observer };
   if (options.roles.includes('worker')) {
     const activities = await startSending(parts);
@@ -75,13 +80,23 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
     ({ relay, scanner } = startRelaying(parts));
   }
   return {
-    poke: (hint) => (hint === 'events' ? relay : scanner)?.poke(),
+    poke: (hint) => take(hint, { relay, scanner, starter }),
     holdsEveryShard: () => relay !== undefined && relay.leases.held().length === SHARD_COUNT,
     checks: () => ({
       temporal: starter.available(),
       ...(workers === undefined ? {} : { temporal_worker: workers.healthy() }),
     }),
   };
+}
+
+/** News from the API, of this process or another. */
+function take(
+  hint: Hint,
+  parts: { relay: Relay | undefined; scanner: Scanner | undefined; starter: Starter },
+): void {
+  if (hint === 'events') parts.relay?.poke();
+  else if (hint === 'work') parts.scanner?.poke();
+  else if (parts.relay !== undefined) void parts.starter.wakeIfRunning(hint.slice('wake:'.length));
 }
 
 /** The sending side: clock, egress, recorder, sender, and the activities over them. */
@@ -94,12 +109,19 @@ async function startSending(parts: Parts) {
   const recorder = createRecorder({ db, log });
   const clockTimer = setInterval(() => void clock.sync().catch(() => {}), 10_000);
   const gauges = setInterval(() => {
+    void countLiving(db).then(parts.living.refresh, () => {});
     metrics.recordWaiting.set(recorder.waiting());
     metrics.inFlight.set(gate.inFlight());
     metrics.eventLoopLagSeconds.set(gate.lagMs() / 1_000);
   }, 1_000);
   parts.closers.push(async () => {
-    await recorder.drain();
+    await Promise.race([recorder.drain(), new Promise((resolve) => setTimeout(resolve, DRAIN_MS).unref())]);
+    if (recorder.waiting() > 0) {
+      log.error(
+        { attempts: recorder.waiting() },
+        'stopped with attempts unrecorded: PostgreSQL is away; they will be repeated',
+      );
+    }
     clearInterval(clockTimer);
     clearInterval(gauges);
     gate.close();
@@ -152,7 +174,7 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner } {
     starter,
     relay,
   });
-  const hints = listen(config.databaseDirectUrl, (hint) => (hint === 'events' ? relay : scanner).poke());
+  const hints = listen(config.databaseDirectUrl, (hint) => take(hint, { relay, scanner, starter }));
   parts.closers.push(
     () => hints.close(),
     () => upkeep.stop(),

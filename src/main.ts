@@ -23,7 +23,7 @@ program
   .action(async () => {
     const loaded = loadConfig(process.env, 'start');
     if (!loaded.ok) return refuse(loaded.problems);
-    await runUntilSignal(() => start(loaded.config));
+    await runUntilSignal((signal) => start(loaded.config, signal));
   });
 
 program
@@ -90,11 +90,12 @@ for (const [name, { roles, description }] of Object.entries(ROLES)) {
     const config = configFor(name as Exclude<ConfigRole, 'start'>);
     if (config === null) return;
     const log = createLog({ level: config.logLevel, fields: { role: name } });
-    await runUntilSignal(async () => {
+    await runUntilSignal(async (signal) => {
       const running = await startProcess({
         config,
         roles,
         log,
+        signal,
         ...(flags.lanes === undefined ? {} : { lanes: flags.lanes }),
       });
       log.info({ url: running.url, pid: process.pid }, 'ready');
@@ -130,7 +131,10 @@ function refuse(problems: Problem[]): void {
 const SAME_SIGNAL_MS = 1_000;
 
 /** Runs until SIGINT or SIGTERM, then stops in order. A signal while stopping ends the process at once. */
-async function runUntilSignal(begin: () => Promise<Pick<RunningProcess, 'stop'>>): Promise<void> {
+async function runUntilSignal(
+  begin: (signal: AbortSignal) => Promise<Pick<RunningProcess, 'stop'>>,
+): Promise<void> {
+  const abort = new AbortController();
   let signalledAt = Number.POSITIVE_INFINITY;
   let interrupt: () => void = () => {};
   const interrupted = new Promise<void>((resolve) => {
@@ -140,10 +144,11 @@ async function runUntilSignal(begin: () => Promise<Pick<RunningProcess, 'stop'>>
     process.on(signal, () => {
       if (performance.now() - signalledAt > SAME_SIGNAL_MS) process.exit(130);
       signalledAt = Math.min(signalledAt, performance.now());
+      abort.abort();
       interrupt();
     });
   }
-  const beginning = begin();
+  const beginning = begin(abort.signal);
   // A failure to begin ends the command; a signal meanwhile waits for what has begun, to stop it in order.
   await Promise.race([beginning, interrupted]);
   await interrupted;

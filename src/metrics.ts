@@ -8,6 +8,7 @@ export interface Metrics {
   startRate: Gauge;
   living: Gauge;
   waitingEvents: Gauge;
+  outboxAgeSeconds: Gauge;
   unfinished: Gauge;
   withoutWorkflow: Gauge;
   inFlight: Gauge;
@@ -39,6 +40,10 @@ export function createMetrics(): Metrics {
     waitingEvents: gauge(
       'outbox_waiting_events',
       'Events seen in the outbox and not yet fanned out, of the shards held.',
+    ),
+    outboxAgeSeconds: gauge(
+      'outbox_age_seconds',
+      'Age of the oldest event in the outbox, of the shards held.',
     ),
     unfinished: gauge(
       'first_attempts_unfinished',

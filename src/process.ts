@@ -21,6 +21,8 @@ export interface ProcessOptions {
   roles: readonly Role[];
   log: Log;
   lanes?: readonly Lane[];
+  /** Ends a start that is still waiting for Temporal. */
+  signal?: AbortSignal;
 }
 
 export interface RunningProcess {
@@ -44,6 +46,7 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
       if (!stopping.signal.aborted) log.warn({ err: error }, 'a database connection broke');
     },
   });
+  options.signal?.addEventListener('abort', () => stopping.abort());
   const closers: Closer[] = [() => db.end()];
   const metrics = createMetrics();
 
@@ -64,39 +67,39 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
 
   try {
     const id = `${hostname()}/${process.pid}/${randomBytes(3).toString('hex')}`;
-    // Loaded on demand: a process that only serves the API starts without Temporal's native code.
-    const engine = engineWanted
-      ? await (await import('./engine.ts')).startEngine({
-          ...options,
-          db,
-          id,
-          metrics,
-          stopping: stopping.signal,
-          closers,
-        })
-      : undefined;
+    let engine: Engine | undefined;
+    const hint = createHints(db, log, () => engine);
     let url: string | null = null;
+    // The API first: it takes events while the engine still looks for Temporal, and until the engine has stopped.
     if (has('api')) {
       const { startApi } = await import('./api/listen.ts');
-      const poke = createPoke(db, log, engine);
       const api = await startApi({
         db,
         config,
         log,
         metricsText: () => metrics.text(),
-        poke: () => poke('events'),
-        wake: async () => poke('work'),
+        poke: () => hint('events'),
+        wake: async (delivery) => {
+          hint('work');
+          hint(`wake:${delivery}`);
+        },
         readiness: async () => {
           const database = await db.query('select 1').then(
             () => true,
             () => false,
           );
-          const checks: Record<string, boolean> = { database, ...engine?.checks() };
+          const checks: Record<string, boolean> = { database };
+          if (engineWanted) Object.assign(checks, engine?.checks() ?? { temporal: false });
           return { ok: Object.values(checks).every(Boolean), checks };
         },
       });
       closers.push(() => api.close());
       url = api.url;
+    }
+    if (engineWanted) {
+      // Loaded on demand: a process that only serves the API starts without Temporal's native code.
+      const { startEngine } = await import('./engine.ts');
+      engine = await startEngine({ ...options, db, id, metrics, stopping: stopping.signal, closers, hint });
     }
     return { url, stop };
   } catch (error) {
@@ -106,9 +109,10 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
 }
 
 /** In this process relay and scanner are told at once; others hear of it by NOTIFY, at most every 20 ms. */
-function createPoke(db: Pool, log: Log, engine: Engine | undefined): (hint: Hint) => void {
+function createHints(db: Pool, log: Log, local: () => Engine | undefined): (hint: Hint) => void {
   const timers = new Map<Hint, NodeJS.Timeout>();
   return (hint) => {
+    const engine = local();
     engine?.poke(hint);
     if (engine?.holdsEveryShard() || timers.has(hint)) return;
     const send = (): void => {

@@ -12,7 +12,7 @@ import { createLog } from './log.ts';
 import { startProcess } from './process.ts';
 import { parseMasterKeys } from './secrets.ts';
 
-export async function start(given: StartConfig): Promise<{ stop(): Promise<void> }> {
+export async function start(given: StartConfig, signal: AbortSignal): Promise<{ stop(): Promise<void> }> {
   const say = (text: string): void => void process.stdout.write(`${text}\n`);
   const log = createLog({ level: given.logLevel === 'info' ? 'warn' : given.logLevel });
   const embedded = await startEmbedded({
@@ -53,7 +53,7 @@ export async function start(given: StartConfig): Promise<{ stop(): Promise<void>
       },
     };
     await migrate(config.databaseDirectUrl, { maxEventBytes: config.maxEventBytes });
-    const running = await startProcess({ config, roles: ['api', 'relay', 'worker'], log });
+    const running = await startProcess({ config, roles: ['api', 'relay', 'worker'], log, signal });
     closers.push(() => running.stop());
     const demo = await runDemo({
       api: running.url!,

@@ -15,6 +15,7 @@ import type { MemberOutcome } from './sender.ts';
 
 export const DISPATCH_ALIVE_MS = 30_000;
 const RENEW_MS = 8_000;
+const LEAVE_MS = 100;
 const REAP_GRACE_MS = 15_000;
 /** In a shared group a member waits a second for a slot; a group of one endpoint is paced by that endpoint's cap. */
 const PATIENCE_MS = { first: 1_000, retry: 1_000, bulk: 1_000, held: 20_000 } as const;
@@ -39,15 +40,24 @@ export async function attemptDispatch(
       () => {},
     );
   }, RENEW_MS);
+  let leaving: NodeJS.Timeout | undefined;
   try {
     const ready = rows.filter((row) => row.state !== 'sending');
     const lane = ready[0]?.lane ?? 'first';
-    const ending: string[] = [];
-    const parking: string[] = [];
+    let ending: string[] = [];
+    let parking: string[] = [];
+    // Nobody waits for the group's slowest member: who can't be sent leaves while it goes on.
+    const letGo = async (): Promise<void> => {
+      const [ended, parked] = [ending, parking];
+      ending = [];
+      parking = [];
+      if (ended.length > 0) await finish(deps.db, ended);
+      if (parked.length > 0) await park(deps.db, parked, dispatchId);
+    };
     const starts: Promise<unknown>[] = [];
     const ownWorkflow = (): boolean =>
       deps.grouping === 'never' ||
-      (deps.living.reserve() && deps.starter.budget.take('single', performance.now()));
+      (deps.starter.budget.take('single', performance.now()) && deps.living.reserve());
 
     const onOutcome = (row: LoadedDelivery, outcome: MemberOutcome): void => {
       switch (outcome.kind) {
@@ -84,9 +94,10 @@ export async function attemptDispatch(
           break;
       }
     };
+    leaving = setInterval(() => void letGo().catch(() => {}), LEAVE_MS); // what fails is dissolved with the rest
     await deps.sender.send(ready, { patienceMs: PATIENCE_MS[lane], ownWorkflow, stop }, onOutcome);
-    if (ending.length > 0) await finish(deps.db, ending);
-    if (parking.length > 0) await park(deps.db, parking);
+    clearInterval(leaving);
+    await letGo();
     await Promise.all(starts);
     await dissolve(deps.db, [], [dispatchId], REAP_GRACE_MS);
     deps.log.debug(
@@ -97,5 +108,6 @@ export async function attemptDispatch(
   } finally {
     clearInterval(beat);
     clearInterval(renew);
+    clearInterval(leaving);
   }
 }

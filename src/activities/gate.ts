@@ -4,8 +4,10 @@
  */
 export interface Gate {
   free(): number;
-  enter(): void;
-  leave(): void;
+  /** Room for one tenant: half of the gate at most, so that nobody's hanging receivers fill it alone. */
+  freeFor(tenant: string): number;
+  enter(tenant: string): void;
+  leave(tenant: string): void;
   inFlight(): number;
   lagMs(): number;
   close(): void;
@@ -16,6 +18,7 @@ const TICK_MS = 100;
 
 export function createGate(limit: number): Gate {
   let inFlight = 0;
+  const perTenant = new Map<string, number>();
   let allowed = limit;
   let lag = 0;
   let expected = performance.now() + TICK_MS;
@@ -29,8 +32,17 @@ export function createGate(limit: number): Gate {
   timer.unref();
   return {
     free: () => Math.max(0, allowed - inFlight),
-    enter: () => void inFlight++,
-    leave: () => void inFlight--,
+    freeFor: (tenant) => Math.max(0, Math.ceil(allowed / 2) - (perTenant.get(tenant) ?? 0)),
+    enter(tenant) {
+      inFlight++;
+      perTenant.set(tenant, (perTenant.get(tenant) ?? 0) + 1);
+    },
+    leave(tenant) {
+      inFlight--;
+      const left = (perTenant.get(tenant) ?? 1) - 1;
+      if (left > 0) perTenant.set(tenant, left);
+      else perTenant.delete(tenant);
+    },
     inFlight: () => inFlight,
     lagMs: () => lag,
     close: () => clearInterval(timer),

@@ -3,6 +3,7 @@
  * of an endpoint that said 410. Called by send.ts and dispatch.ts.
  */
 import { disableGone } from '../db/endpoint-health.ts';
+import { scanSoon } from '../db/endpoints.ts';
 import type { LoadedDelivery } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
 import type { Log } from '../log.ts';
@@ -16,8 +17,17 @@ export interface Observer {
 }
 
 const MAX_TENANTS = 20_000;
+const SCAN_BATCH = 1_000;
 
-export function createObserver(deps: { db: Pool; log: Log; metrics: Metrics; scan: () => void }): Observer {
+interface ObserverDeps {
+  db: Pool;
+  log: Log;
+  metrics: Metrics;
+  /** Rows are due for the scanner, of this process or another. */
+  scan: () => void;
+}
+
+export function createObserver(deps: ObserverDeps): Observer {
   const costs = new Map<string, number>();
   return {
     costOf: (tenant) => costs.get(tenant) ?? 5,
@@ -49,22 +59,23 @@ export function createObserver(deps: { db: Pool; log: Log; metrics: Metrics; sca
         );
       }
       if (outcome.class === 'http_410') {
-        disableGone(deps.db, row.endpoint).then(
-          (changed) => {
-            if (!changed) return;
-            deps.log.warn(
-              { endpoint: row.endpoint, tenant: row.tenant },
-              'endpoint disabled: its receiver answered 410 Gone',
-            );
-            deps.scan();
-          },
-          (error: unknown) =>
-            deps.log.error(
-              { err: error, endpoint: row.endpoint },
-              'an endpoint that is gone could not be disabled',
-            ),
+        endGone(deps, row, outcome.revision).catch((error: unknown) =>
+          deps.log.error(
+            { err: error, endpoint: row.endpoint },
+            'an endpoint that is gone could not be disabled',
+          ),
         );
       }
     },
   };
+}
+
+async function endGone(deps: ObserverDeps, row: LoadedDelivery, revision: number): Promise<void> {
+  if (!(await disableGone(deps.db, row.endpoint, revision))) return;
+  deps.log.warn(
+    { endpoint: row.endpoint, tenant: row.tenant },
+    'endpoint disabled: its receiver answered 410 Gone',
+  );
+  while ((await scanSoon(deps.db, row.endpoint, SCAN_BATCH)) === SCAN_BATCH);
+  deps.scan();
 }

@@ -75,7 +75,7 @@ export function deliveryBody(delivery: LoadedDelivery): Buffer {
       version: delivery.version,
       sequence: delivery.sequence,
     },
-    delivery.body,
+    delivery.body!,
     (text) => Buffer.from(text),
     (parts) => Buffer.concat(parts),
   );

@@ -6,7 +6,7 @@
  * is away, batches wait and are written on its return (the claim's token is still valid then; the reaper gives
  * workers 15 s for it).
  */
-import { isUnreachable, type Pool } from '../db/pool.ts';
+import type { Pool } from '../db/pool.ts';
 import { type AttemptRecord, type Recorded, record } from '../db/verbs.ts';
 import type { Log } from '../log.ts';
 
@@ -15,6 +15,8 @@ const MAX_WRITERS = 2;
 /** The second writer is for full batches, and for when the first is held up by somebody's lock. */
 const HELD_UP_MS = 50;
 const MAX_DELAY_MS = 5;
+/** Answers that come together are written together, also when somebody waits for them. */
+const FLUSH_MS = 1;
 
 export interface Recorder {
   /** Resolves when written. Rejects only when the row itself can't be written (a bug), never for an outage. */
@@ -75,7 +77,7 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
         for (const [i, entry] of batch.entries()) entry.resolve(answers[i]!);
         return;
       } catch (error) {
-        if (!isUnreachable(error) && !isTransient(error)) return writeSingly(batch, error);
+        if (isBadRow(error)) return writeSingly(batch, error);
         deps.log.warn(
           { err: error, attempts: batch.length },
           'PostgreSQL is away; answered attempts wait to be recorded',
@@ -104,18 +106,23 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
         queue.push({ record: entry, resolve, reject });
         unwritten++;
         if (queue.length >= MAX_BATCH) start();
-        else if (writers === 0)
-          timer ??= setTimeout(start, queue.length === 1 && unwritten === 1 ? 0 : MAX_DELAY_MS);
+        else timer ??= setTimeout(start, writers > 0 ? HELD_UP_MS : unwritten === 1 ? 0 : MAX_DELAY_MS);
       });
     },
-    flush: start,
+    flush() {
+      if (writers > 0 || queue.length === 0) return; // whoever is writing goes on with the queue
+      clearTimeout(timer);
+      timer = setTimeout(start, FLUSH_MS);
+    },
     waiting: () => unwritten,
     drain: () => (unwritten === 0 ? Promise.resolve() : new Promise((resolve) => idle.push(resolve))),
   };
 }
 
-/** Deadlocks and serialization failures are tried again as they are. */
-function isTransient(error: unknown): boolean {
-  const code = (error as { code?: string }).code;
-  return code === '40P01' || code === '40001' || code === '55P03' || code === '57014';
+/**
+ * Only what says "this row can't be written" (data, constraint, statement) is given up on. Everything else, known or
+ * not, is an outage of some kind: the answers wait.
+ */
+function isBadRow(error: unknown): boolean {
+  return /^(22|23|42)/.test((error as { code?: string }).code ?? '');
 }

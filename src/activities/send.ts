@@ -103,7 +103,7 @@ async function translate(
           return null;
       }
     case 'denied':
-      await park(deps.db, [row.delivery]);
+      await park(deps.db, [row.delivery], null);
       return wait(row, 'held', deps.clock.now() + HELD_MS);
     case 'left':
       return wait(row, 'busy', deps.clock.now());

@@ -11,7 +11,7 @@
  */
 
 import type { DbClock } from '../db/clock.ts';
-import { type LoadedDelivery, type LoadedEndpoint, loadEndpoints } from '../db/load.ts';
+import { type LoadedDelivery, type LoadedEndpoint, loadBodies, loadEndpoints } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
 import { type ClaimAnswer, type ClaimVerdict, claim, giveBack } from '../db/verbs.ts';
 import type { OutcomeClass } from '../domain/classes.ts';
@@ -35,6 +35,7 @@ export type MemberOutcome =
       reason: string | null;
       workflow: boolean;
       durationMs: number;
+      revision: number; // of the endpoint, as it was sent to
     }
   | {
       kind: 'refused';
@@ -82,6 +83,8 @@ const SLOT_RETRY_MS = 100;
 /** A claim locks its endpoints whatever its size: while this process is nearly full, room is collected for this long. */
 const CLAIM_PAUSE_MS = 20;
 const WORTH_CLAIMING = 100;
+/** The same for one endpoint's slots. */
+const SLOT_PAUSE_MS = 5;
 
 export function createSender(deps: SenderDeps): Sender {
   const granted: Granted = new Map();
@@ -105,6 +108,8 @@ interface EndpointQueue {
   waiting: Member[];
   inFlight: number;
   blockedUntil: number; // performance.now(); a denial makes it wait for a free slot or a moment
+  claimedAt: number; // when it was last asked for
+  fullSince: number | null; // since when this group alone fills the endpoint's cap, with members waiting behind
 }
 
 async function sendBatch(
@@ -119,13 +124,20 @@ async function sendBatch(
   }
   const queues = new Map<string, EndpointQueue>();
   for (const row of rows) {
-    const queue = queues.get(row.endpoint) ?? { waiting: [], inFlight: 0, blockedUntil: 0 };
+    const queue = queues.get(row.endpoint) ?? {
+      waiting: [],
+      inFlight: 0,
+      blockedUntil: 0,
+      claimedAt: 0,
+      fullSince: null,
+    };
     queue.waiting.push({ row, deniedAt: null });
     queues.set(row.endpoint, queue);
   }
   let endpoints = new Map<string, PreparedEndpoint>();
   let endpointsAt = Number.NEGATIVE_INFINITY;
   let lastClaimAt = Number.NEGATIVE_INFINITY;
+  const begunAt = performance.now();
   let left = rows.length;
   let failure: unknown;
   let wake: () => void = () => {};
@@ -156,7 +168,8 @@ async function sendBatch(
     } finally {
       queue.inFlight--;
       queue.blockedUntil = 0;
-      deps.gate.leave();
+      deps.gate.leave(member.row.tenant);
+      member.row.body = null;
       wake();
     }
   };
@@ -169,18 +182,22 @@ async function sendBatch(
       }
       if (left === 0) break;
     }
-    const batch =
-      stopping || !worthClaiming(deps.gate, queues, lastClaimAt)
-        ? []
-        : nextBatch(queues, endpoints, deps.gate.free());
+    const worth = !stopping && worthClaiming(deps.gate, queues, lastClaimAt);
+    const { batch, soonMs } = worth
+      ? nextBatch(queues, endpoints, deps.gate)
+      : { batch: [], soonMs: stopping ? SLOT_RETRY_MS : CLAIM_PAUSE_MS };
     if (batch.length > 0) {
-      const claimedAt = performance.now();
-      lastClaimAt = claimedAt;
+      lastClaimAt = performance.now();
       try {
-        if (claimedAt - endpointsAt > ENDPOINT_TTL_MS) {
+        if (lastClaimAt - endpointsAt > ENDPOINT_TTL_MS) {
           endpoints = await prepareEndpoints(deps, await loadEndpoints(deps.db, [...queues.keys()]));
-          endpointsAt = claimedAt;
+          endpointsAt = lastClaimAt;
         }
+        await loadBodies(
+          deps.db,
+          batch.map(({ row }) => row),
+        );
+        const claimedAt = performance.now();
         const answers = await claim(
           deps.db,
           batch.map(({ row }) => ({ delivery: row.delivery, generation: row.generation, n: row.n })),
@@ -191,8 +208,9 @@ async function sendBatch(
           const queue = queues.get(member.row.endpoint)!;
           if (answer.verdict === 'granted') {
             queue.inFlight++;
+            queue.fullSince = null;
             granted.set(member.row.endpoint, claimedAt);
-            deps.gate.enter();
+            deps.gate.enter(member.row.tenant);
             void run(member, answer, claimedAt);
           } else if (answer.verdict === 'later') {
             member.deniedAt ??= claimedAt;
@@ -215,12 +233,10 @@ async function sendBatch(
       }
       continue;
     }
+    if (!stopping && giveUp(queues, granted, options.patienceMs, begunAt, settle)) continue;
     // Nothing can be claimed now: wait for an answer, a stop, or the moment to ask again for a slot.
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(
-        done,
-        stopping ? 1_000 : deps.gate.free() > 0 ? CLAIM_PAUSE_MS : SLOT_RETRY_MS,
-      );
+      const timer = setTimeout(done, soonMs);
       function done(): void {
         clearTimeout(timer);
         options.stop.removeEventListener('abort', done);
@@ -241,6 +257,29 @@ function impatient(member: Member, grantedAt: number | undefined, patienceMs: nu
   );
 }
 
+/**
+ * Members behind their own group's requests are given up on like those whom others keep from a slot: an endpoint that
+ * hangs would else keep the group, and what counts it as a first attempt, for as long as all its members take.
+ */
+function giveUp(
+  queues: Map<string, EndpointQueue>,
+  granted: Granted,
+  patienceMs: number,
+  begunAt: number,
+  settle: (member: LoadedDelivery, outcome: MemberOutcome) => void,
+): boolean {
+  const now = performance.now();
+  let some = false;
+  for (const [endpoint, queue] of queues) {
+    if (queue.fullSince === null || queue.waiting.length === 0) continue;
+    const still = now - Math.max(queue.fullSince, granted.get(endpoint) ?? 0);
+    if (still < patienceMs && now - begunAt < 5 * patienceMs) continue;
+    for (const member of queue.waiting.splice(0)) settle(member.row, { kind: 'denied' });
+    some = true;
+  }
+  return some;
+}
+
 /** Not for a few places at the gate when many wait and the last claim was only just made. */
 function worthClaiming(gate: Gate, queues: Map<string, EndpointQueue>, lastClaimAt: number): boolean {
   const free = gate.free();
@@ -250,23 +289,40 @@ function worthClaiming(gate: Gate, queues: Map<string, EndpointQueue>, lastClaim
   return waiting <= free;
 }
 
-/** Up to MAX_CLAIM members, at most as many of an endpoint as its cap lets this group have in flight. */
+/**
+ * Up to MAX_CLAIM members, at most as many of an endpoint as its cap lets this group have in flight; and when to look
+ * again if there are none.
+ */
 function nextBatch(
   queues: Map<string, EndpointQueue>,
   endpoints: Map<string, PreparedEndpoint>,
-  free: number,
-): Member[] {
+  gate: Gate,
+): { batch: Member[]; soonMs: number } {
   const batch: Member[] = [];
+  let soonMs = SLOT_RETRY_MS;
   const now = performance.now();
-  const room = Math.min(free, MAX_CLAIM);
+  const room = Math.min(gate.free(), MAX_CLAIM);
+  const taken = new Map<string, number>(); // of this batch, per tenant
   for (const [endpoint, queue] of queues) {
     if (batch.length >= room) break;
     if (queue.waiting.length === 0 || queue.blockedUntil > now) continue;
     const cap = endpoints.get(endpoint)?.row.cap ?? 10;
-    const take = Math.min(cap - queue.inFlight, room - batch.length, queue.waiting.length);
-    if (take > 0) batch.push(...queue.waiting.splice(0, take));
+    const { tenant } = queue.waiting[0]!.row;
+    const share = gate.freeFor(tenant) - (taken.get(tenant) ?? 0);
+    const take = Math.min(cap - queue.inFlight, room - batch.length, share, queue.waiting.length);
+    if (cap - queue.inFlight < 1) queue.fullSince ??= now;
+    // At its cap an endpoint frees slots one by one; they are claimed by the half, or after a moment.
+    const few = take < Math.min(cap / 2, queue.waiting.length) && queue.inFlight > 0;
+    if (take < 1) continue;
+    if (few && now - queue.claimedAt < SLOT_PAUSE_MS) {
+      soonMs = SLOT_PAUSE_MS;
+      continue;
+    }
+    queue.claimedAt = now;
+    taken.set(tenant, (taken.get(tenant) ?? 0) + take);
+    batch.push(...queue.waiting.splice(0, take));
   }
-  return batch;
+  return { batch, soonMs };
 }
 
 async function prepareEndpoints(
@@ -346,5 +402,6 @@ async function attempt(
     reason: attempted.record.reason,
     workflow: attempted.record.workflow,
     durationMs: attempted.record.duration_ms,
+    revision: endpoint?.row.revision ?? 0,
   };
 }

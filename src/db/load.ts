@@ -23,19 +23,19 @@ export interface LoadedDelivery {
   content_type: string;
   version: string | null; // the producer's version, as text: it may exceed 2^53
   occurred_at: Date;
-  body: Buffer;
+  body: Buffer | null; // null: not loaded yet (groups load bodies as they claim)
 }
 
 const COLUMNS = `w.delivery, w.tenant, w.endpoint, w.event, w.event_at, w.event_type, w.sequence, w.lane, w.state, w.due_at,
   w.deadline, w.n, w.step, w.burned, w.generation, w.workflow, w.resume_at, v.raw, v.content_type, v.version::text as version,
-  v.occurred_at, v.body`;
+  v.occurred_at`;
 const FROM = `from posthaste.work w join posthaste.events v on v.tenant = w.tenant and v.created_at = w.event_at and v.id = w.event`;
 
 /** The named deliveries that are still unfinished. */
 export async function loadDeliveries(db: Db, deliveries: readonly string[]): Promise<LoadedDelivery[]> {
   const result = await db.query({
     name: 'load_deliveries',
-    text: `select ${COLUMNS} ${FROM} where w.delivery = any ($1)`,
+    text: `select ${COLUMNS}, v.body ${FROM} where w.delivery = any ($1)`,
     values: [deliveries],
   });
   return result.rows;
@@ -45,10 +45,30 @@ export async function loadDeliveries(db: Db, deliveries: readonly string[]): Pro
 export async function loadDispatch(db: Db, dispatch: string): Promise<LoadedDelivery[]> {
   const result = await db.query({
     name: 'load_dispatch',
-    text: `select ${COLUMNS} ${FROM} where w.dispatch = $1 order by w.delivery`,
+    text: `select ${COLUMNS}, null::bytea as body ${FROM} where w.dispatch = $1 order by w.delivery`,
     values: [dispatch],
   });
   return result.rows;
+}
+
+/** Fills in the bodies that are missing. An event may stand in several rows; its bytes are fetched once. */
+export async function loadBodies(db: Db, rows: readonly LoadedDelivery[]): Promise<void> {
+  const missing = new Map<string, LoadedDelivery[]>();
+  for (const row of rows) {
+    if (row.body !== null) continue;
+    const key = `${row.tenant} ${row.event}`;
+    missing.set(key, [...(missing.get(key) ?? []), row]);
+  }
+  if (missing.size === 0) return;
+  const firsts = [...missing.values()].map((same) => same[0]!);
+  const result = await db.query({
+    name: 'load_bodies',
+    text: `select v.tenant, v.id, v.body from unnest($1::text[], $2::timestamptz[], $3::text[]) a (tenant, at, id)
+      join posthaste.events v on v.tenant = a.tenant and v.created_at = a.at and v.id = a.id`,
+    values: [firsts.map((r) => r.tenant), firsts.map((r) => r.event_at), firsts.map((r) => r.event)],
+  });
+  for (const { tenant, id, body } of result.rows)
+    for (const row of missing.get(`${tenant} ${id}`)!) row.body = body;
 }
 
 export interface LoadedEndpoint {

@@ -7,8 +7,8 @@ import type { Db } from './pool.ts';
 
 const CHANNEL = 'posthaste_relay';
 
-/** `events`: the outbox has rows. `work`: a delivery is due now (a resend, a cancel). */
-export type Hint = 'events' | 'work';
+/** The outbox has rows; a delivery is due now (a resend); a delivery's workflow should look at its row. */
+export type Hint = 'events' | 'work' | `wake:${string}`;
 
 export async function notify(db: Db, hint: Hint): Promise<void> {
   await db.query('select pg_notify($1, $2)', [CHANNEL, hint]);

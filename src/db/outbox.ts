@@ -59,14 +59,15 @@ export async function discover(
 
 export interface FanOutAsk {
   leases: readonly { shard: number; epoch: number }[];
-  tenants: readonly { tenant: string; after: Position; limit: number }[];
+  tenants: readonly { tenant: string; after: Position; limit: number; room: number }[];
   dispatch: string;
   singles: number;
   aliveMs: number;
 }
 
 export interface FannedOut {
-  tenants: { tenant: string; events: number; deliveries: number; xid: string; seq: number }[];
+  /** `lim`: how many events could have been taken; fewer taken means that no more wait. */
+  tenants: { tenant: string; lim: number; events: number; deliveries: number; xid: string; seq: number }[];
   dispatches: { id: string; members: number }[];
   deliveries: StartedDelivery[];
 }
@@ -83,7 +84,7 @@ export interface StartedDelivery {
 export async function fanOut(db: Db, ask: FanOutAsk): Promise<FannedOut> {
   const result = await db.query({
     name: 'fan_out',
-    text: `select tenants, dispatches, deliveries from posthaste.fan_out($1, $2, $3, $4, $5, $6, $7, $8, $9 * interval '1 millisecond')`,
+    text: `select tenants, dispatches, deliveries from posthaste.fan_out($1, $2, $3, $4, $5, $6, $7, $8, $9, $10 * interval '1 millisecond')`,
     values: [
       ask.leases.map((l) => l.shard),
       ask.leases.map((l) => l.epoch),
@@ -91,6 +92,7 @@ export async function fanOut(db: Db, ask: FanOutAsk): Promise<FannedOut> {
       ask.tenants.map((t) => t.after.xid),
       ask.tenants.map((t) => t.after.seq),
       ask.tenants.map((t) => t.limit),
+      ask.tenants.map((t) => Math.max(1, Math.floor(t.room))),
       ask.dispatch,
       ask.singles,
       ask.aliveMs,

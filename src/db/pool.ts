@@ -6,6 +6,9 @@ import pg from 'pg';
 const parsers = new pg.TypeOverrides();
 parsers.setTypeParser(20, Number);
 
+/** Longer than any statement of ours; shorter than the grace after which another process takes over. */
+const QUERY_TIMEOUT_MS = 12_000;
+
 export type Pool = pg.Pool;
 export type Client = pg.PoolClient;
 export type Db = Pool | Client;
@@ -25,6 +28,9 @@ export function createPool(connectionString: string, options: PoolOptions = {}):
     types: parsers,
     connectionTimeoutMillis: 5_000,
     keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    // A host that vanished answers nothing: without this a query would hang for as long as TCP is patient.
+    query_timeout: QUERY_TIMEOUT_MS,
     // No start-up parameters: PgBouncer refuses those it does not know.
   });
   pool.on('error', (error) => options.onError?.(error));
@@ -55,10 +61,15 @@ export async function withTransaction<T>(pool: Pool, work: (client: Client) => P
 export function isUnreachable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = (error as { code?: string }).code ?? '';
-  if (/^(08|57P0|53300)/.test(code)) return true;
-  if (/^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|ENETUNREACH|ENOENT)$/.test(code))
+  // 08 connection, 57P0 shutting down, 53 out of resources, 25006 a standby after a failover, 58 its disk, 25P03 idle.
+  if (/^(08|57P0|53|58|25006|25P0)/.test(code)) return true;
+  if (
+    /^E(CONNREFUSED|CONNRESET|CONNABORTED|PIPE|TIMEDOUT|NOTFOUND|AI_AGAIN|HOSTUNREACH|HOSTDOWN|NETUNREACH|NETDOWN|NOENT)$/.test(
+      code,
+    )
+  )
     return true;
-  return /Connection terminated|connection timeout|timeout exceeded when trying to connect|not queryable|Client was closed/i.test(
+  return /Connection terminated|connection timeout|Query read timeout|timeout exceeded when trying to connect|not queryable|Client was closed/i.test(
     error.message,
   );
 }

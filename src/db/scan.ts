@@ -104,12 +104,12 @@ export async function regroupHeld(
   return result.rows;
 }
 
-/** Deliveries that have a workflow of their own in these shards: what the living budget counts. */
-export async function countLiving(db: Db, shards: readonly number[]): Promise<number> {
+/** Deliveries that have a workflow of their own, per living relay: what the living budget of a process counts. */
+export async function countLiving(db: Db): Promise<number> {
   const result = await db.query({
     name: 'count_living',
-    text: 'select count(*) as living from posthaste.work where workflow and shard = any ($1)',
-    values: [shards],
+    text: `select (select count(*) from posthaste.work where workflow)
+        / greatest(1, (select count(distinct owner) from posthaste.shards where lease_until > clock_timestamp())) as living`,
   });
   return result.rows[0].living;
 }

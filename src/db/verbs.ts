@@ -147,7 +147,10 @@ export async function finish(db: Db, deliveries: readonly string[]): Promise<Fin
   return result.rows;
 }
 
-/** Deliveries that found no slot for too long leave their group or workflow for the held lane. */
-export async function park(db: Db, deliveries: readonly string[]): Promise<void> {
-  await db.query({ name: 'park', text: 'select posthaste.park($1)', values: [deliveries] });
+/**
+ * Deliveries that found no slot for too long leave their group, or (dispatch null) their workflow, for the held lane.
+ * Rows that are in another group by now stay there.
+ */
+export async function park(db: Db, deliveries: readonly string[], dispatch: string | null): Promise<void> {
+  await db.query({ name: 'park', text: 'select posthaste.park($1, $2)', values: [deliveries, dispatch] });
 }

@@ -57,12 +57,12 @@ export function decide(facts: AttemptFacts): Decision {
   if (facts.class === 'http_4xx' && !facts.policy.retry4xx) {
     return { outcome: 'dead', reason: 'not_retried', step: facts.step, burned };
   }
-  if (burned >= facts.policy.maxAttempts)
-    return { outcome: 'dead', reason: 'max_attempts', step: facts.step, burned };
-
   // A manual attempt leaves the schedule as it was, but a receiver that asks for time gets it.
-  const slowDown = facts.class === 'http_429' && facts.retryAfterSeconds === null;
   const manual = facts.resumeAtMs !== null;
+  if (!manual && burned >= facts.policy.maxAttempts) {
+    return { outcome: 'dead', reason: 'max_attempts', step: facts.step, burned };
+  }
+  const slowDown = facts.class === 'http_429' && facts.retryAfterSeconds === null;
   const wait = manual ? 0 : waitMs(facts.policy, facts.step, `${facts.delivery}#${facts.n}`, slowDown);
   if (wait === null) return { outcome: 'dead', reason: 'max_attempts', step: facts.step, burned };
   const own = manual ? Math.max(facts.resumeAtMs as number, facts.nowMs) : facts.nowMs + wait;

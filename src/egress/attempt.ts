@@ -26,6 +26,8 @@ export interface AttemptContext {
 
 /** After the status line the outcome is known; the body may take this much longer, never past the deadline. */
 const BODY_MS = 5_000;
+/** A warm socket that was already closed answers a write with its reset at once; later the receiver was at work. */
+const STALE_MS = 500;
 
 type Controller = Dispatcher.DispatchController;
 
@@ -54,6 +56,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
   #link: Link | undefined;
   #written = false;
   #writtenHere = false;
+  #writtenAt = 0;
   #reused = false;
   #freshRetry = false;
   #sentAt = 0;
@@ -169,6 +172,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     this.#phase = 'sent';
     this.#written = true;
     this.#writtenHere = true;
+    this.#writtenAt = now;
     this.#sentAt = now;
   }
 
@@ -219,7 +223,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     } else if (unwritable) {
       this.#phase = 'sent';
     }
-    const stale = this.#reused && this.#phase === 'sent';
+    const stale = this.#reused && this.#phase === 'sent' && performance.now() - this.#writtenAt < STALE_MS;
     const outcome = classifyFault({
       phase: this.#phase,
       code,

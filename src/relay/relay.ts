@@ -90,11 +90,10 @@ export function createRelay(options: RelayOptions): Relay {
   const turn = async (): Promise<Pause> => {
     const now = performance.now();
     if (now - leasesAt >= RENEW_MS) {
-      if (await leases.tick()) {
-        const shards = leases.held().map((lease) => lease.shard);
-        discovery.setShards(shards);
-        await bound.adopt(shards);
-      }
+      const changed = await leases.tick();
+      const shards = leases.held().map((lease) => lease.shard);
+      discovery.setShards(shards); // every time: a tick that failed half way may have changed them
+      if (changed) await bound.adopt(shards);
       leasesAt = now;
     }
     if (leases.held().length === 0 || !leases.valid()) return pause(POLL_MAX_MS);
@@ -129,7 +128,13 @@ export function createRelay(options: RelayOptions): Relay {
       ? NEVER_OUTSTANDING - starter.outstanding()
       : starter.budget.available('single', now);
     if (never && singles < 1) return pause(POLL_MIN_MS);
-    const ready = [...waiting.waiting().values()].reduce((sum, t) => sum + t.waiting * fanOutOf(t.tenant), 0);
+    // Tenants at their own bound wait for it, and make nobody else wait.
+    const eligible = queues(waiting, room).filter((queue) => queue.room >= 1);
+    const ready = eligible.reduce(
+      (sum, queue) => sum + Math.min(queue.waiting * queue.fanOut, queue.room),
+      0,
+    );
+    if (ready === 0) return pause(BOUND_REFRESH_MS);
     // Stragglers just behind a group wait for the next one: a start of their own would double what Temporal does.
     const single = never || (ready <= singles && now - groupedAt >= GROUPING_MS);
     // With a backlog, half a group costs as much to start as a whole one: wait until there is room for it.
@@ -139,7 +144,7 @@ export function createRelay(options: RelayOptions): Relay {
     }
     if (!single && ready > singles) groupedAt = now; // stragglers do not prolong it
     const size = Math.min(never ? singles : GROUP_SIZE, room.room());
-    const turns = pickTurns(queues(waiting, room), deficits, size);
+    const turns = pickTurns(eligible, deficits, size);
     if (turns.length === 0) return pause(BOUND_REFRESH_MS);
     lastServed = turns.at(-1)!.tenant;
     const taken = await fanOut(db, {
@@ -148,6 +153,7 @@ export function createRelay(options: RelayOptions): Relay {
         tenant,
         after: waiting.waiting().get(tenant)!.after,
         limit: events,
+        room: Math.min(room.roomOf(tenant), size),
       })),
       dispatch: newId('dsp'),
       singles: never ? NO_GROUPS : single ? singles : 0,
@@ -183,9 +189,13 @@ export function createRelay(options: RelayOptions): Relay {
       weight: options.weightOf?.(t.tenant) ?? 1,
       costMs: options.costOf(t.tenant) * fanOutOf(t.tenant),
       fanOut: fanOutOf(t.tenant),
-      room: room.roomOf(t.tenant),
+      room: worthwhileRoom(room.roomOf(t.tenant), t.waiting * fanOutOf(t.tenant)),
     }));
   };
+
+  /** A tenant at its bound waits until there is room for a fair part of a group: a group of three costs as much. */
+  const worthwhileRoom = (room: number, wanted: number): number =>
+    room >= Math.min(wanted, GROUP_SIZE / 4) ? room : 0;
 
   const account = (
     turns: readonly { tenant: string; events: number }[],
@@ -198,7 +208,7 @@ export function createRelay(options: RelayOptions): Relay {
     for (const { tenant, events } of turns) {
       const got = byTenant.get(tenant);
       const last: Position | null = got === undefined ? null : { xid: got.xid, seq: got.seq };
-      waiting.took(tenant, got?.events ?? 0, last, events);
+      waiting.took(tenant, got?.events ?? 0, last, got === undefined ? events : got.lim);
       if (got === undefined) continue;
       perTenant.set(tenant, got.deliveries);
       fanOuts.set(tenant, fanOutOf(tenant) * 0.8 + (got.deliveries / got.events) * 0.2);

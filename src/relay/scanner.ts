@@ -76,7 +76,10 @@ export function createScanner(options: ScannerOptions): Scanner {
     if (due.has('wake')) await wakeLate(shards);
     const waiting = LANES.reduce((sum, lane) => sum + (due.get(lane) ?? 0), 0);
     if (waiting > 0) more = (await giveOwner(shards, due, waiting)) || more;
-    if (due.has('held')) await (options.grouping === 'never' ? wakeHeld(shards) : groupHeld(shards));
+    if (due.has('held')) {
+      await (options.grouping === 'never' ? wakeHeld(shards) : groupHeld(shards));
+      more ||= due.get('held')! >= LIMIT / 2; // a crowd at the head of the scan; others may stand behind it
+    }
     return more;
   };
 
@@ -125,7 +128,8 @@ export function createScanner(options: ScannerOptions): Scanner {
 
   /** With grouping never, whoever found no slot has its own workflow, asleep until someone wakes it. */
   const wakeHeld = async (shards: readonly number[]): Promise<void> => {
-    for (const row of await scanAdopt(db, shards, ['held'], 200, ALIVE_MS)) {
+    for (const row of await scanAdopt(db, shards, ['held'], singleRoom(), ALIVE_MS)) {
+      starter.budget.take('single', performance.now());
       void starter.wakeDelivery(row, row.generation);
     }
   };

@@ -1,8 +1,10 @@
 /** Slow chores of a relay process: partitions ahead, tenants' weights, gauges. */
 
 import { countWork, loadWeights } from '../db/endpoint-health.ts';
+import { oldestAgeMs } from '../db/outbox.ts';
 import { ensurePartitions } from '../db/partitions.ts';
 import type { Pool } from '../db/pool.ts';
+import { countLiving } from '../db/scan.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Starter } from '../temporal/starter.ts';
@@ -44,16 +46,20 @@ export function startUpkeep(options: UpkeepOptions): { stop(): Promise<void> } {
     };
   };
   const stops = [
-    every(SECOND, 'count', async () => {
-      const shards = options.leases.held().map((lease) => lease.shard);
-      const { rows, living } = await countWork(db, shards);
+    every(SECOND, 'gauges', async () => {
+      const living = await countLiving(db);
       options.living.refresh(living);
       const stats = options.relay.stats();
       options.metrics.living.set(living);
-      options.metrics.withoutWorkflow.set(rows - living);
       options.metrics.waitingEvents.set(stats.waitingEvents);
       options.metrics.unfinished.set(stats.unfinished);
       options.metrics.startRate.set(options.starter.budget.rate());
+    }),
+    every(30 * SECOND, 'count', async () => {
+      const shards = options.leases.held().map((lease) => lease.shard);
+      const rows = await countWork(db, shards);
+      options.metrics.withoutWorkflow.set(Math.max(0, rows - (await countLiving(db))));
+      options.metrics.outboxAgeSeconds.set((await oldestAgeMs(db, shards)) / 1_000);
     }),
     every(30 * SECOND, 'weights', async () => {
       options.weights.of = await loadWeights(db);

@@ -41,6 +41,8 @@ export interface Starter {
   available(): boolean;
   startDelivery(names: DeliveryNames, input: Omit<DeliveryInput, 'deliveryId'>): Promise<boolean>;
   startDispatch(dispatch: string, lane: Lane, members: number): Promise<boolean>;
+  /** Tells a delivery's workflow, if there is one, that its row has changed. A hint: never fails. */
+  wakeIfRunning(delivery: string): Promise<void>;
   /** Signals a sleeping delivery, starting it when it does not run. */
   wakeDelivery(names: DeliveryNames, generation: number): Promise<boolean>;
   /** The first attempt of a started workflow begins, or was seen to have begun: measures the start latency. */
@@ -81,6 +83,16 @@ export function createStarter(deps: StarterDeps): Starter {
   let attributesAt = 0;
   let downUntil = 0;
 
+  /** It runs and sleeps: its row has changed, so let it look. One that has ended needs nothing. */
+  const wakeExisting = (workflowId: string): Promise<void> =>
+    client.workflow
+      .getHandle(workflowId)
+      .signal(WAKE_SIGNAL)
+      .catch((error: unknown) => {
+        if (error instanceof WorkflowNotFoundError) return;
+        deps.log.debug({ err: error, workflow: workflowId }, 'a workflow could not be woken; its timer will');
+      });
+
   const attempt = async (what: string, start: () => Promise<unknown>): Promise<boolean> => {
     if (!attributes && performance.now() - attributesAt > 60_000) attributes = true;
     const carried = attributes; // several starts may fail for them at once
@@ -89,11 +101,15 @@ export function createStarter(deps: StarterDeps): Starter {
       downUntil = 0;
       return true;
     } catch (error) {
-      if (error instanceof WorkflowExecutionAlreadyStartedError) return true;
+      if (error instanceof WorkflowExecutionAlreadyStartedError) {
+        started.delete(what);
+        if (what.startsWith(deliveryWorkflowId(''))) await wakeExisting(what);
+        return true;
+      }
       if (carried && /search attribute/i.test(messages(error))) {
         if (attributes) {
           deps.log.warn(
-            'the Temporal server lacks the Wh… search attributes; going on without them (posthaste doctor tells how to add them)',
+            'the Temporal server lacks the Wh… search attributes; going on without them (posthaste migrate adds them)',
           );
         }
         attributes = false;
@@ -175,6 +191,7 @@ export function createStarter(deps: StarterDeps): Starter {
         );
       return lane === 'first' ? noted(workflowId, start) : start();
     },
+    wakeIfRunning: (delivery) => wakeExisting(deliveryWorkflowId(delivery)),
     async wakeDelivery(names, generation) {
       return attempt(deliveryWorkflowId(names.delivery), () =>
         client.workflow.signalWithStart(DELIVERY_WORKFLOW, {
@@ -193,5 +210,3 @@ function messages(error: unknown): string {
   for (let e = error; e instanceof Error; e = e.cause) text += `${e.message}\n`;
   return text;
 }
-
-export { WorkflowNotFoundError };

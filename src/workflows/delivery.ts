@@ -146,7 +146,7 @@ export async function delivery(input: DeliveryInput): Promise<DeliveryResult> {
 
       lane = 'retry';
       markRetrying(outcome);
-      if (workflowInfo().historyLength > 4_000) {
+      if (workflowInfo().historyLength > 4_000 && replays === 0) {
         await condition(() => operating === 0);
         const dueAt = wake ? Date.now() : outcome.untilMs;
         const last = {

@@ -5,11 +5,13 @@
  */
 import {
   ActivityCancellationType,
+  ActivityFailure,
   CancellationScope,
   defineQuery,
   proxyActivities,
   setCurrentDetails,
   setHandler,
+  TimeoutFailure,
 } from '@temporalio/workflow';
 import {
   type Activities,
@@ -23,6 +25,9 @@ import {
 // group of what is left, long before Temporal tries this activity again and finds nothing to do.
 const OPTIONS = {
   startToCloseTimeout: '30m',
+  // Not begun for so long: the scanner has put the members into other groups. A queue of stale groups must not build up
+  // before workers that come back.
+  scheduleToStartTimeout: '90s',
   heartbeatTimeout: '60s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
   retry: { initialInterval: '1s', backoffCoefficient: 2, maximumInterval: '30s' },
@@ -41,9 +46,14 @@ export async function dispatch(input: DispatchInput): Promise<DispatchResult> {
   let result: DispatchResult | null = null;
   setHandler(progressQuery, () => result);
   const { dispatchId } = input;
-  result = await CancellationScope.nonCancellable(() =>
-    proxies[input.lane ?? 'first'].attemptDispatch({ dispatchId }),
-  );
+  try {
+    result = await CancellationScope.nonCancellable(() =>
+      proxies[input.lane ?? 'first'].attemptDispatch({ dispatchId }),
+    );
+  } catch (error) {
+    if (!(error instanceof ActivityFailure) || !(error.cause instanceof TimeoutFailure)) throw error;
+    result = { delivered: 0, failed: 0, left: 0 };
+  }
   setCurrentDetails(`${result.delivered} delivered, ${result.failed} failed, ${result.left} left for later`);
   return result;
 }

@@ -35,7 +35,7 @@ async function drain(discovery: Discovery): Promise<number> {
     const limit = 1_000;
     const out = await fanOut(db, {
       leases,
-      tenants: [{ tenant: waiting.tenant, after: waiting.after, limit }],
+      tenants: [{ tenant: waiting.tenant, after: waiting.after, limit, room: 100_000 }],
       dispatch: 'dsp_x',
       singles: 0,
       aliveMs: 1_000,
@@ -162,7 +162,7 @@ describe('a lost lease', () => {
     await enqueueMany(db, 'b', 'fenced', 1);
     const stale = leases.map((lease) => ({ ...lease, epoch: lease.epoch - 1 }));
     const ask = {
-      tenants: [{ tenant: 'b', after: { xid: '0', seq: 0 }, limit: 10 }],
+      tenants: [{ tenant: 'b', after: { xid: '0', seq: 0 }, limit: 10, room: 10 }],
       dispatch: 'dsp_y',
       singles: 0,
       aliveMs: 1_000,
