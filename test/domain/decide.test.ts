@@ -95,6 +95,9 @@ describe('decide', () => {
       burned: 3,
       dueMs: resumeAtMs,
     });
+    // Also when the scheduled attempts are all but used up: the last one is still to come.
+    const last = { step: 29, burned: 29, resumeAtMs };
+    expect(decide(facts(last))).toMatchObject({ outcome: 'retrying', burned: 29 });
   });
 });
 

@@ -257,3 +257,34 @@ describe('the in-flight cap', () => {
     await receiver.close();
   });
 });
+
+describe('an endpoint that hangs', () => {
+  it('does not keep its group: who waits behind it leaves, and others are fanned out meanwhile', async () => {
+    await seedTenant(engine.db, 'hangs');
+    await seedTenant(engine.db, 'brisk');
+    let release: () => void = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const hanging = await startReceiver({ respond: () => ({ status: 200, until: held }) });
+    const brisk = await startReceiver();
+    await seedEndpoint(engine.db, 'hangs', { url: hanging.url, cap: 2 });
+    await seedEndpoint(engine.db, 'brisk', { url: brisk.url });
+    await enqueueMany(engine.db, 'hangs', 'a.b', 40);
+    await hanging.waitFor(2);
+    const parked = async () =>
+      (
+        await engine.db.query(
+          `select count(*) as c from posthaste.work where tenant = 'hangs' and lane = 'held' and state = 'ready'`,
+        )
+      ).rows[0].c as number;
+    await until(parked, (count) => count >= 37);
+    await enqueueMany(engine.db, 'brisk', 'a.b', 5);
+    await brisk.waitFor(5);
+    release();
+    await ended('hangs', 40);
+    expect(hanging.requests).toHaveLength(40);
+    expect(hanging.highWater()).toBeLessThanOrEqual(2);
+    await Promise.all([hanging.close(), brisk.close()]);
+  });
+});

@@ -75,14 +75,15 @@ describe('two relay and worker processes', () => {
   }, 480_000);
 
   it('send to one endpoint together and never exceed its cap at the receiver', async () => {
-    // Both tenants' groups land on both workers; the one endpoint is sent to by whichever process has its group.
+    // A relay apart from its workers: an own worker would get every group by its eager start.
     const receiver = await startReceiver({ respond: () => ({ status: 200, delayMs: 15 }) });
     await seedTenant(engine.db, 'cap');
     const before = (await engine.db.query('select count(*)::int as c from posthaste.deliveries')).rows[0].c;
     await seedEndpoint(engine.db, 'cap', { url: `${receiver.url}/cap`, cap: CAP });
     const senders = new Set<string>();
-    const a = await startReady(engine, 'all', { LOG_LEVEL: 'debug' });
-    const b = await startReady(engine, 'all', { LOG_LEVEL: 'debug' });
+    const a = await startReady(engine, 'worker', { LOG_LEVEL: 'debug' });
+    const b = await startReady(engine, 'worker', { LOG_LEVEL: 'debug' });
+    const relay = await startReady(engine, 'relay');
     await engine.db.query(
       `select count(posthaste.enqueue('cap', 'fault.test', json_build_object('n', g))) from generate_series(1, 2000) g`,
     );
@@ -96,6 +97,7 @@ describe('two relay and worker processes', () => {
     await expectSequencesWithoutGaps(engine.db);
     expect(await a.terminate()).toBe(0);
     expect(await b.terminate()).toBe(0);
+    expect(await relay.terminate()).toBe(0);
     await receiver.close();
   }, 300_000);
 });

@@ -1,0 +1,72 @@
+/** Operators' actions at the same moment, from several sessions: each happens once. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { disableGone } from '../../src/db/endpoint-health.ts';
+import { resend, resendEvent } from '../../src/db/operators.ts';
+import { fanOut } from '../../src/db/outbox.ts';
+import { createPool, type Pool } from '../../src/db/pool.ts';
+import { acquireLeases } from '../../src/db/shards.ts';
+import { newId } from '../../src/ids.ts';
+import { createDatabase } from '../support/postgres.ts';
+import { enqueueMany, seedEndpoint, seedTenant } from '../support/seed.ts';
+
+let db: Pool;
+let leases: { shard: number; epoch: number }[];
+beforeAll(async () => {
+  db = createPool((await createDatabase()).url, { max: 12 });
+  leases = await acquireLeases(db, 'test', 3_600_000, 16);
+});
+afterAll(() => db.end());
+
+const take = (tenant: string, limit: number, room: number) =>
+  fanOut(db, {
+    leases,
+    tenants: [{ tenant, after: { xid: '0', seq: 0 }, limit, room }],
+    dispatch: newId('dsp'),
+    singles: 0,
+    aliveMs: 1_000,
+  });
+
+it('an event resent several times at once gets one delivery per endpoint', async () => {
+  await seedTenant(db, 'twice');
+  const [event] = await enqueueMany(db, 'twice', 'a.b', 1);
+  await take('twice', 1, 1);
+  for (let e = 0; e < 3; e++) await seedEndpoint(db, 'twice', { url: 'https://example.com/' });
+  const at = (await db.query(`select event_at from posthaste.event_fanouts where tenant = 'twice'`)).rows[0]
+    .event_at;
+  await Promise.all(Array.from({ length: 6 }, () => resendEvent(db, 'twice', event!, at)));
+  const rows = await db.query(
+    `select endpoint, count(*) as c from posthaste.work where tenant = 'twice' group by 1`,
+  );
+  expect(rows.rows.map((row) => row.c)).toEqual([1, 1, 1]);
+});
+
+it('a delivery resent several times at once is replayed once', async () => {
+  await seedTenant(db, 'once');
+  await seedEndpoint(db, 'once', { url: 'https://example.com/' });
+  await enqueueMany(db, 'once', 'a.b', 1);
+  await take('once', 1, 1);
+  const delivery = (await db.query(`select delivery from posthaste.work where tenant = 'once'`)).rows[0]
+    .delivery;
+  await db.query(`select posthaste.cancel('once', $1)`, [delivery]);
+  const answers = await Promise.all(Array.from({ length: 6 }, () => resend(db, 'once', delivery)));
+  expect(answers.map((answer) => answer?.generation)).toEqual([2, 2, 2, 2, 2, 2]);
+});
+
+it('a fan-out takes no more events than there is room for their deliveries, but always one', async () => {
+  await seedTenant(db, 'wide');
+  for (let e = 0; e < 40; e++) await seedEndpoint(db, 'wide', { url: 'https://example.com/' });
+  await enqueueMany(db, 'wide', 'a.b', 20);
+  const some = await take('wide', 20, 100);
+  expect(some.tenants).toMatchObject([{ events: 2, lim: 2, deliveries: 80 }]);
+  const one = await take('wide', 20, 5);
+  expect(one.tenants).toMatchObject([{ events: 1, lim: 1, deliveries: 40 }]);
+});
+
+it('a 410 to a request made before the endpoint was edited does not disable it', async () => {
+  await seedTenant(db, 'moved');
+  const { id } = await seedEndpoint(db, 'moved', { url: 'https://example.com/' });
+  await db.query('update posthaste.endpoints set revision = 2 where id = $1', [id]);
+  expect(await disableGone(db, id, 1)).toBe(false);
+  expect(await disableGone(db, id, 2)).toBe(true);
+  expect(await disableGone(db, id, 2)).toBe(false);
+});
