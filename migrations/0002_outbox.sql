@@ -96,8 +96,15 @@ begin
   if p_body is null then
     raise exception 'data is null' using errcode = 'PHTYP', hint = 'Pass a JSON value; SQL NULL is not one, ''null'' is.';
   end if;
-  if p_content_type is null or p_content_type !~ '^[!-~]([ -~]{0,98}[!-~])?$' then
-    raise exception 'bad content type' using errcode = 'PHTYP', hint = 'Use up to 100 visible ASCII characters, such as application/xml.';
+  if p_version < 0 then
+    raise exception 'bad version %', p_version using errcode = 'PHTYP', hint = 'Use a whole number from 0 on.';
+  end if;
+  if p_timestamp < '0001-01-01 00:00+00' or p_timestamp >= '10000-01-01 00:00+00' then
+    raise exception 'bad timestamp %', p_timestamp using errcode = 'PHTYP', hint = 'Use a time that RFC 3339 can write: the years 1 to 9999.';
+  end if;
+  if p_content_type is null or length(p_content_type) > 100
+    or p_content_type !~ '^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+( *;[ -~]*[!-~])?$' then
+    raise exception 'bad content type' using errcode = 'PHTYP', hint = 'Use a media type of up to 100 characters, such as application/xml.';
   end if;
   if octet_length(p_body) > v_max then
     raise exception 'event of % bytes, more than %', octet_length(p_body), v_max using errcode = 'PHBIG', hint = 'Send a reference instead, or raise POSTHASTE_MAX_EVENT_BYTES.';

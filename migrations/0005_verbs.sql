@@ -221,9 +221,9 @@ begin
 end $$;
 
 -- finish: deliveries that end without another attempt: past their deadline, cancelled, or their endpoint is gone.
--- A row that is none of these, or is being sent, is left alone.
+-- A row that is none of these, or is being sent, is left alone. `workflow`: one sleeps for it and should be told.
 create function posthaste.finish(p_deliveries text[])
-returns table (delivery text, state text, reason text) language plpgsql as $$
+returns table (delivery text, state text, reason text, workflow boolean) language plpgsql as $$
 declare
   v_now timestamptz;
 begin
@@ -253,5 +253,5 @@ begin
     from ended e where e.final = 'dead'
     on conflict on constraint dead_letters_pkey do nothing
   )
-  select e.delivery, e.final, e.final_reason from ended e;
+  select e.delivery, e.final, e.final_reason, e.workflow from ended e;
 end $$;

@@ -46,16 +46,14 @@ returns table (need text, rows bigint, oldest timestamptz) language sql stable a
   ) x group by x.need
 $$;
 
-create function posthaste.scan_finish(p_shards int[], p_limit int) returns bigint language plpgsql volatile as $$
-declare
-  v_count bigint;
+create function posthaste.scan_finish(p_shards int[], p_limit int)
+returns table (delivery text, workflow boolean) language plpgsql volatile as $$
 begin
-  select count(*) into v_count from posthaste.finish(array(
+  return query select f.delivery, f.workflow from posthaste.finish(array(
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state in ('ready', 'retrying', 'held')
       and (w.deadline <= clock_timestamp() or w.cancel_requested or e.state in ('disabled', 'deleted'))
-    order by w.scan_at limit p_limit));
-  return v_count;
+    order by w.scan_at limit p_limit)) f;
 end $$;
 
 -- Deliveries whose own workflow is late: to be signalled (and started if it vanished). After two looks in vain the

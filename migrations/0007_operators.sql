@@ -25,7 +25,7 @@ begin
   v_now := clock_timestamp();
   select e.state into v_state from posthaste.endpoints e where e.id = v_endpoint;
   if v_state in ('disabled', 'deleted') then
-    raise exception 'endpoint % is %', v_endpoint, v_state using errcode = 'PHEND', hint = 'Enable the endpoint first.';
+    raise exception 'endpoint % is %', v_endpoint, v_state using errcode = 'PHEND', hint = case v_state when 'disabled' then 'Enable the endpoint first.' else 'A deleted endpoint takes nothing more.' end;
   end if;
   return query
   with hurried as (

@@ -51,7 +51,7 @@ export const PROBLEMS = {
   endpoint_disabled: [
     409,
     'Endpoint disabled',
-    'Enable the endpoint first: POST …/endpoints/{endpoint}/enable.',
+    'Enable a disabled endpoint first: POST …/endpoints/{endpoint}/enable. A deleted one takes nothing more.',
   ],
   too_many_secrets: [
     409,

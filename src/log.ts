@@ -100,9 +100,16 @@ export function temporalLogger(log: Log): TemporalLogger {
     trace: (message, meta) => write('TRACE', message, meta),
     debug: (message, meta) => write('DEBUG', message, meta),
     info: (message, meta) => write('INFO', message, meta),
-    // Meant so: the lanes' workers run activities only.
-    warn: (message, meta) =>
-      write(message.startsWith('No workflows registered') ? 'DEBUG' : 'WARN', message, meta),
+    warn: (message, meta) => write(isExpected(message, meta) ? 'DEBUG' : 'WARN', message, meta),
     error: (message, meta) => write('ERROR', message, meta),
   };
+}
+
+/** Meant so: the lanes' workers run activities only, and a dead letter ends its workflow as failed. */
+function isExpected(message: string, meta: LogMetadata | undefined): boolean {
+  if (message.startsWith('No workflows registered')) return true;
+  return (
+    message.startsWith('Workflow failed') &&
+    (meta?.error as { type?: string } | undefined)?.type === 'DeadLettered'
+  );
 }

@@ -1,4 +1,3 @@
-#!/usr/bin/env -S node --max-semi-space-size=32
 /** Commands: `posthaste start | all | api | relay | worker | migrate`. Reads the environment once, via src/config.ts. */
 import type { ConnectionOptions } from '@temporalio/client';
 import { Command, Option } from 'commander';

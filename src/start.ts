@@ -2,6 +2,8 @@
  * `npm start`: everything on one machine, with what the environment does not name embedded, a demo receiver and one
  * demo event through the real path. Called by src/main.ts.
  */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Config, StartConfig } from './config.ts';
 import { migrate } from './db/migrate.ts';
 import { startDemoReceiver } from './demo/receiver.ts';
@@ -37,6 +39,8 @@ export async function start(given: StartConfig, signal: AbortSignal): Promise<{ 
     const receiver = await startDemoReceiver({ log: { info: () => {} } });
     closers.push(() => receiver.close());
     const databaseUrl = embedded.databaseUrl;
+    const urlFile = join(given.dataDir, 'database-url');
+    if (given.databaseUrl === undefined) writeFileSync(urlFile, databaseUrl, { mode: 0o600 });
     const connectionOptions = given.temporal.given
       ? given.temporal.connectionOptions
       : { ...given.temporal.connectionOptions, address: embedded.temporalAddress };
@@ -67,6 +71,7 @@ export async function start(given: StartConfig, signal: AbortSignal): Promise<{ 
     say(`  API            ${running.url}`);
     say(`  Admin key      ${config.adminKey}`);
     say(`  Dashboard      ${running.url}/`);
+    if (given.databaseUrl === undefined) say(`  PostgreSQL     psql "$(cat ${urlFile})"`);
     say(`  Temporal UI    ${embedded.temporalUiUrl ?? `(your server at ${config.temporal.address})`}`);
     say(
       `  Demo receiver  ${receiver.url} (loopback is allowed for this port only; EGRESS_ALLOW adds others)`,

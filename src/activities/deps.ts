@@ -5,7 +5,8 @@ import type { Pool } from '../db/pool.ts';
 import type { Log } from '../log.ts';
 import type { Starter } from '../temporal/starter.ts';
 import type { Living } from './living.ts';
-import type { MemberOutcome, Sender } from './sender.ts';
+import type { MemberOutcome } from './outcome.ts';
+import type { Sender } from './sender.ts';
 
 export interface ActivityDeps {
   db: Pool;

@@ -11,7 +11,7 @@ import { type LoadedDelivery, loadDispatch } from '../db/load.ts';
 import { finish, park } from '../db/verbs.ts';
 import type { DispatchResult } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { MemberOutcome } from './sender.ts';
+import type { MemberOutcome } from './outcome.ts';
 
 export const DISPATCH_ALIVE_MS = 30_000;
 const RENEW_MS = 8_000;

@@ -8,7 +8,7 @@ import type { LoadedDelivery } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import type { MemberOutcome } from './sender.ts';
+import type { MemberOutcome } from './outcome.ts';
 
 export interface Observer {
   observe(row: LoadedDelivery, outcome: MemberOutcome & { kind: 'recorded' }): void;

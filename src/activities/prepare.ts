@@ -120,6 +120,11 @@ export function prepareRequest(
   return {
     headers,
     body,
-    logged: JSON.stringify([['host', endpoint.host], ...shown, ['content-length', String(body.length)]]),
+    logged: JSON.stringify([
+      ['host', endpoint.host],
+      ['connection', 'keep-alive'],
+      ...shown,
+      ['content-length', String(body.length)],
+    ]),
   };
 }

@@ -55,7 +55,7 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     phase: result?.phase ?? 'policy',
     error:
       result === undefined
-        ? 'The endpoint could not be prepared: a sealed value did not open.'
+        ? 'The request could not be prepared: a sealed value did not open, or the event is damaged.'
         : result.error,
     request_url: endpoint?.row.url ?? '',
     request_headers: facts.logged,

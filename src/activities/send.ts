@@ -10,7 +10,7 @@ import { finish, park } from '../db/verbs.ts';
 import { idTimeMs } from '../domain/ids.ts';
 import type { AttemptOutcome, OperatorResult } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { MemberOutcome } from './sender.ts';
+import type { MemberOutcome } from './outcome.ts';
 
 /** A lone delivery blocks nobody while it waits for a slot; after this it leaves the queue to the held lane. */
 const PATIENCE_MS = 5_000;

@@ -13,38 +13,26 @@
 import type { DbClock } from '../db/clock.ts';
 import { type LoadedDelivery, type LoadedEndpoint, loadBodies, loadEndpoints } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
-import { type ClaimAnswer, type ClaimVerdict, claim, giveBack } from '../db/verbs.ts';
-import type { OutcomeClass } from '../domain/classes.ts';
-import type { Egress, PostResult } from '../egress/post.ts';
+import { type ClaimAnswer, claim } from '../db/verbs.ts';
+import type { Egress } from '../egress/post.ts';
 import type { Log } from '../log.ts';
 import type { MasterKeys } from '../secrets.ts';
+import { attempt } from './attempt.ts';
 import type { Gate } from './gate.ts';
-import { type PreparedEndpoint, prepareEndpoint, prepareRequest } from './prepare.ts';
+import type { MemberOutcome } from './outcome.ts';
+import { type PreparedEndpoint, prepareEndpoint } from './prepare.ts';
+import {
+  CLAIM_PAUSE_MS,
+  type EndpointQueue,
+  type Granted,
+  giveUp,
+  impatient,
+  type Member,
+  nextBatch,
+  SLOT_RETRY_MS,
+  worthClaiming,
+} from './queues.ts';
 import type { Recorder } from './recorder.ts';
-import { classifyResult } from './result.ts';
-
-/** What became of one member of a batch. */
-export type MemberOutcome =
-  | {
-      kind: 'recorded';
-      state: 'delivered' | 'retrying' | 'dead' | 'cancelled' | 'stale';
-      dueAtMs: number | null;
-      n: number;
-      class: OutcomeClass;
-      status: number | null;
-      reason: string | null;
-      workflow: boolean;
-      durationMs: number;
-      revision: number; // of the endpoint, as it was sent to
-    }
-  | {
-      kind: 'refused';
-      verdict: Exclude<ClaimVerdict, 'granted' | 'later'>;
-      untilMs: number | null;
-      n: number | null;
-    }
-  | { kind: 'denied' } // no slot for longer than patienceMs
-  | { kind: 'left' }; // this process is stopping; nothing was sent
 
 export interface SendOptions {
   /** How long a member may wait for a slot before it is denied. */
@@ -73,18 +61,9 @@ export interface SenderDeps {
   log: Log;
 }
 
-/** Claims last deadline + 10 s; a request that has not been written 9 s after the claim was asked for never is. */
-const CLAIM_MARGIN_MS = 9_000;
-const MAX_CLAIM = 250;
 /** Receivers refuse signatures that are 5 min off; a clock this wrong is broken. */
 const MAX_CLOCK_ERROR_MS = 5_000;
 const ENDPOINT_TTL_MS = 1_000;
-const SLOT_RETRY_MS = 100;
-/** A claim locks its endpoints whatever its size: while this process is nearly full, room is collected for this long. */
-const CLAIM_PAUSE_MS = 20;
-const WORTH_CLAIMING = 100;
-/** The same for one endpoint's slots. */
-const SLOT_PAUSE_MS = 5;
 
 export function createSender(deps: SenderDeps): Sender {
   const granted: Granted = new Map();
@@ -94,22 +73,6 @@ export function createSender(deps: SenderDeps): Sender {
       await sendBatch(deps, granted, members, options, onOutcome);
     },
   };
-}
-
-/** When an endpoint last gave a slot to anyone in this process: one that moves is not given up on. */
-type Granted = Map<string, number>;
-
-interface Member {
-  row: LoadedDelivery;
-  deniedAt: number | null;
-}
-
-interface EndpointQueue {
-  waiting: Member[];
-  inFlight: number;
-  blockedUntil: number; // performance.now(); a denial makes it wait for a free slot or a moment
-  claimedAt: number; // when it was last asked for
-  fullSince: number | null; // since when this group alone fills the endpoint's cap, with members waiting behind
 }
 
 async function sendBatch(
@@ -249,82 +212,6 @@ async function sendBatch(
   if (failure !== undefined) throw failure;
 }
 
-/** No slot for patienceMs and none for its neighbours either, or none for five times as long whatever they got. */
-function impatient(member: Member, grantedAt: number | undefined, patienceMs: number): boolean {
-  const now = performance.now();
-  return (
-    now - member.deniedAt! >= 5 * patienceMs || now - Math.max(member.deniedAt!, grantedAt ?? 0) >= patienceMs
-  );
-}
-
-/**
- * Members behind their own group's requests are given up on like those whom others keep from a slot: an endpoint that
- * hangs would else keep the group, and what counts it as a first attempt, for as long as all its members take.
- */
-function giveUp(
-  queues: Map<string, EndpointQueue>,
-  granted: Granted,
-  patienceMs: number,
-  begunAt: number,
-  settle: (member: LoadedDelivery, outcome: MemberOutcome) => void,
-): boolean {
-  const now = performance.now();
-  let some = false;
-  for (const [endpoint, queue] of queues) {
-    if (queue.fullSince === null || queue.waiting.length === 0) continue;
-    const still = now - Math.max(queue.fullSince, granted.get(endpoint) ?? 0);
-    if (still < patienceMs && now - begunAt < 5 * patienceMs) continue;
-    for (const member of queue.waiting.splice(0)) settle(member.row, { kind: 'denied' });
-    some = true;
-  }
-  return some;
-}
-
-/** Not for a few places at the gate when many wait and the last claim was only just made. */
-function worthClaiming(gate: Gate, queues: Map<string, EndpointQueue>, lastClaimAt: number): boolean {
-  const free = gate.free();
-  if (free >= WORTH_CLAIMING || performance.now() - lastClaimAt >= CLAIM_PAUSE_MS) return true;
-  let waiting = 0;
-  for (const queue of queues.values()) waiting += queue.waiting.length;
-  return waiting <= free;
-}
-
-/**
- * Up to MAX_CLAIM members, at most as many of an endpoint as its cap lets this group have in flight; and when to look
- * again if there are none.
- */
-function nextBatch(
-  queues: Map<string, EndpointQueue>,
-  endpoints: Map<string, PreparedEndpoint>,
-  gate: Gate,
-): { batch: Member[]; soonMs: number } {
-  const batch: Member[] = [];
-  let soonMs = SLOT_RETRY_MS;
-  const now = performance.now();
-  const room = Math.min(gate.free(), MAX_CLAIM);
-  const taken = new Map<string, number>(); // of this batch, per tenant
-  for (const [endpoint, queue] of queues) {
-    if (batch.length >= room) break;
-    if (queue.waiting.length === 0 || queue.blockedUntil > now) continue;
-    const cap = endpoints.get(endpoint)?.row.cap ?? 10;
-    const { tenant } = queue.waiting[0]!.row;
-    const share = gate.freeFor(tenant) - (taken.get(tenant) ?? 0);
-    const take = Math.min(cap - queue.inFlight, room - batch.length, share, queue.waiting.length);
-    if (cap - queue.inFlight < 1) queue.fullSince ??= now;
-    // At its cap an endpoint frees slots one by one; they are claimed by the half, or after a moment.
-    const few = take < Math.min(cap / 2, queue.waiting.length) && queue.inFlight > 0;
-    if (take < 1) continue;
-    if (few && now - queue.claimedAt < SLOT_PAUSE_MS) {
-      soonMs = SLOT_PAUSE_MS;
-      continue;
-    }
-    queue.claimedAt = now;
-    taken.set(tenant, (taken.get(tenant) ?? 0) + take);
-    batch.push(...queue.waiting.splice(0, take));
-  }
-  return { batch, soonMs };
-}
-
 async function prepareEndpoints(
   deps: SenderDeps,
   rows: readonly LoadedEndpoint[],
@@ -342,66 +229,4 @@ async function prepareEndpoints(
     }
   }
   return prepared;
-}
-
-/** One claimed attempt, from signature to record. */
-async function attempt(
-  deps: SenderDeps,
-  row: LoadedDelivery,
-  endpoint: PreparedEndpoint | undefined,
-  claimed: ClaimAnswer,
-  claimedAt: number,
-  options: SendOptions,
-  someoneWaits: () => boolean,
-): Promise<MemberOutcome> {
-  const startBefore = claimedAt + CLAIM_MARGIN_MS;
-  let result: PostResult | undefined;
-  let logged = '[]';
-  let bytes = 0;
-  if (endpoint !== undefined) {
-    const request = prepareRequest(row, endpoint, deps.clock.now());
-    logged = request.logged;
-    bytes = request.body.length;
-    result = await deps.egress.post({
-      url: endpoint.row.url,
-      tenant: row.tenant,
-      endpoint: row.endpoint,
-      revision: endpoint.row.revision,
-      headers: request.headers,
-      body: request.body,
-      timeoutMs: endpoint.row.timeout_ms,
-      connections: endpoint.row.cap,
-      tls: endpoint.tls,
-      startBefore,
-    });
-    if (!result.written && (result.class === 'not_started' || result.class === 'cancelled')) {
-      await giveBack(deps.db, [{ delivery: row.delivery, endpoint: row.endpoint, token: claimed.token! }]);
-      return { kind: 'left' };
-    }
-  }
-  const attempted = classifyResult({
-    row,
-    endpoint,
-    claimed,
-    result,
-    logged,
-    bytes,
-    nowMs: deps.clock.now(),
-    ownWorkflow: options.ownWorkflow,
-  });
-  const recording = deps.recorder.add(attempted.record);
-  if (someoneWaits()) deps.recorder.flush();
-  const recorded = await recording;
-  return {
-    kind: 'recorded',
-    state: recorded.state,
-    dueAtMs: recorded.due_at?.getTime() ?? null,
-    n: claimed.n!,
-    class: attempted.class,
-    status: attempted.record.status,
-    reason: attempted.record.reason,
-    workflow: attempted.record.workflow,
-    durationMs: attempted.record.duration_ms,
-    revision: endpoint?.row.revision ?? 0,
-  };
 }

@@ -72,8 +72,14 @@ export async function listen(
   );
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket, log));
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject).listen({ host, port }, () => {
-      server.off('error', reject);
+    const fail = (error: NodeJS.ErrnoException): void =>
+      reject(
+        error.code === 'EADDRINUSE'
+          ? new Error(`port ${port} is taken: set PORT to another, or end who has it`)
+          : error,
+      );
+    server.once('error', fail).listen({ host, port }, () => {
+      server.off('error', fail);
       resolve();
     });
   });

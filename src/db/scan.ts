@@ -39,13 +39,18 @@ export async function scanLater(
   return result.rows[0].moved;
 }
 
-export async function scanFinish(db: Db, shards: readonly number[], limit: number): Promise<number> {
+/** Ends what needs no further attempt; `workflow`: one sleeps for it and should be told. */
+export async function scanFinish(
+  db: Db,
+  shards: readonly number[],
+  limit: number,
+): Promise<{ delivery: string; workflow: boolean }[]> {
   const result = await db.query({
     name: 'scan_finish',
-    text: 'select posthaste.scan_finish($1, $2) as ended',
+    text: 'select delivery, workflow from posthaste.scan_finish($1, $2)',
     values: [shards, limit],
   });
-  return result.rows[0].ended;
+  return result.rows;
 }
 
 export async function scanWake(db: Db, shards: readonly number[], limit: number): Promise<ScannedDelivery[]> {

@@ -135,13 +135,14 @@ export interface Finished {
   delivery: string;
   state: 'dead' | 'cancelled';
   reason: string;
+  workflow: boolean; // one sleeps for it and should be told
 }
 
 /** Ends deliveries that need no further attempt: past deadline, cancelled, endpoint gone. Others are left alone. */
 export async function finish(db: Db, deliveries: readonly string[]): Promise<Finished[]> {
   const result = await db.query({
     name: 'finish',
-    text: 'select delivery, state, reason from posthaste.finish($1)',
+    text: 'select delivery, state, reason, workflow from posthaste.finish($1)',
     values: [deliveries],
   });
   return result.rows;

@@ -111,8 +111,8 @@ export const OUTCOME_CLASSES = {
   invalid_url: row(
     'policy',
     'policy',
-    FINAL,
-    'The URL breaks the rules for endpoint URLs.',
+    REFUSED,
+    'The URL breaks the rules for endpoint URLs, or this deployment no longer allows what it allowed when it was saved.',
     'Use an https URL with a public host name on port 443 or 8443.',
   ),
   invalid_request: row(

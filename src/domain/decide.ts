@@ -54,11 +54,11 @@ export function decide(facts: AttemptFacts): Decision {
       burned,
     };
   }
-  if (facts.class === 'http_4xx' && !facts.policy.retry4xx) {
-    return { outcome: 'dead', reason: 'not_retried', step: facts.step, burned };
-  }
   // A manual attempt leaves the schedule as it was, but a receiver that asks for time gets it.
   const manual = facts.resumeAtMs !== null;
+  if (!manual && facts.class === 'http_4xx' && !facts.policy.retry4xx) {
+    return { outcome: 'dead', reason: 'not_retried', step: facts.step, burned };
+  }
   if (!manual && burned >= facts.policy.maxAttempts) {
     return { outcome: 'dead', reason: 'max_attempts', step: facts.step, burned };
   }

@@ -40,6 +40,7 @@ const ALIVE_MS = 30_000;
 export const REAP_GRACE_MS = 15_000;
 /** Contact counts as interrupted when two answers of the database are further apart than this. */
 const CONTACT_GAP_MS = 10_000;
+const TELL_LIMIT = 50;
 const LANES: readonly Lane[] = ['first', 'retry', 'bulk'];
 
 export function createScanner(options: ScannerOptions): Scanner {
@@ -71,7 +72,7 @@ export function createScanner(options: ScannerOptions): Scanner {
     }
     let more = false;
     const due = new Map((await scanDue(db, shards, LIMIT)).map((row) => [row.need, row.rows]));
-    if (due.has('finish')) more = (await scanFinish(db, shards, LIMIT)) >= LIMIT || more;
+    if (due.has('finish')) more = (await finishDue(shards)) || more;
     if (!starter.available()) return false;
     if (due.has('wake')) await wakeLate(shards);
     const waiting = LANES.reduce((sum, lane) => sum + (due.get(lane) ?? 0), 0);
@@ -81,6 +82,14 @@ export function createScanner(options: ScannerOptions): Scanner {
       more ||= due.get('held')! >= LIMIT / 2; // a crowd at the head of the scan; others may stand behind it
     }
     return more;
+  };
+
+  const finishDue = async (shards: readonly number[]): Promise<boolean> => {
+    const ended = await scanFinish(db, shards, LIMIT);
+    // Their workflows would sleep on and look alive; telling them is a courtesy, within bounds.
+    const sleeping = ended.filter((row) => row.workflow).slice(0, TELL_LIMIT);
+    if (starter.available()) for (const { delivery } of sleeping) void starter.wakeIfRunning(delivery);
+    return ended.length >= LIMIT;
   };
 
   const singleRoom = (): number =>

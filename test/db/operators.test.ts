@@ -70,3 +70,25 @@ it('a 410 to a request made before the endpoint was edited does not disable it',
   expect(await disableGone(db, id, 2)).toBe(true);
   expect(await disableGone(db, id, 2)).toBe(false);
 });
+
+it('enqueue refuses what could not be sent: times, versions and media types that nobody can write down', async () => {
+  await seedTenant(db, 'odd');
+  const bad: [string, unknown[]][] = [
+    [`select posthaste.enqueue('odd', 'a', '1', "timestamp" => $1)`, ['infinity']],
+    [`select posthaste.enqueue('odd', 'a', '1', "timestamp" => $1)`, ['-infinity']],
+    [`select posthaste.enqueue('odd', 'a', '1', "timestamp" => $1)`, ['0044-03-15 BC']],
+    [`select posthaste.enqueue('odd', 'a', '1', "timestamp" => $1)`, ['29000-01-01']],
+    [`select posthaste.enqueue('odd', 'a', '1', version => $1)`, [-5]],
+    [`select posthaste.enqueue_raw('odd', 'a', 'x', $1)`, ['(((']],
+    [`select posthaste.enqueue_raw('odd', 'a', 'x', $1)`, ['text/plain\r\nx: y']],
+    [`select posthaste.enqueue_raw('odd', 'a', 'x', $1)`, ['']],
+    [`select posthaste.enqueue('odd', $1, '1')`, ['no spaces']],
+    [`select posthaste.enqueue('odd', 'a', $1)`, [null]],
+  ];
+  for (const [sql, values] of bad)
+    await expect(db.query(sql, values)).rejects.toMatchObject({ code: 'PHTYP' });
+  expect((await db.query(`select count(*) as c from posthaste.events where tenant = 'odd'`)).rows[0].c).toBe(
+    0,
+  );
+  await db.query(`select posthaste.enqueue_raw('odd', 'a', 'x', 'text/plain; charset=utf-8')`);
+});

@@ -257,7 +257,9 @@ describe('finish', () => {
     await db.query(`update posthaste.work set deadline = now() - interval '1 second' where delivery = $1`, [
       late,
     ]);
-    expect(await finish(db, [live!, late!])).toEqual([{ delivery: late, state: 'dead', reason: 'deadline' }]);
+    expect(await finish(db, [live!, late!])).toEqual([
+      { delivery: late, state: 'dead', reason: 'deadline', workflow: false },
+    ]);
   });
 });
 

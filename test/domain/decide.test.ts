@@ -78,7 +78,8 @@ describe('decide', () => {
     });
     expect(decide(facts({ burned: 28, step: 28 }))).toMatchObject({ outcome: 'retrying' });
     expect(decide(facts({ class: 'http_410' }))).toMatchObject({ outcome: 'dead', reason: 'gone' });
-    expect(decide(facts({ class: 'invalid_url' }))).toMatchObject({ outcome: 'dead', reason: 'not_retried' });
+    // A deployment that lost its EGRESS_ALLOW refuses what it accepted: that must not end anything for good.
+    expect(decide(facts({ class: 'invalid_url' }))).toMatchObject({ outcome: 'retrying' });
     const strict = { ...DEFAULT_POLICY, retry4xx: false };
     expect(decide(facts({ class: 'http_4xx', policy: strict }))).toMatchObject({
       outcome: 'dead',

@@ -215,6 +215,7 @@ describe('a failing endpoint', () => {
     const sent = JSON.parse(log.rows[0].request_headers).map(([name]: [string]) => name);
     expect(sent).toEqual([
       'host',
+      'connection',
       'user-agent',
       'content-type',
       'accept-encoding',
