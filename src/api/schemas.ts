@@ -15,7 +15,7 @@ const EMAIL = /^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-
 export const notifyEmails = z
   .array(z.string().max(254).regex(EMAIL, 'must be an e-mail address'))
   .max(20)
-  .openapi({ description: 'Who is told when an endpoint keeps failing or is disabled' });
+  .openapi({ description: 'Kept for mail about failing and disabled endpoints; mail is not built yet' });
 
 export const eventType = z
   .string()
