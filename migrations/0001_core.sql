@@ -16,6 +16,14 @@ language sql immutable parallel safe as $$
   from (select floor(extract(epoch from at) * 1000)::bigint as ms) t, unnest(array[0,5,10,15,20,25,30,35,40,45]) s
 $$;
 
+-- The time in an id; finds a row's day partition from its id alone. Text that is no id gives some time or other.
+create function posthaste.id_at(id text) returns timestamptz
+language sql immutable parallel safe as $$
+  select 'epoch'::timestamptz + interval '1 millisecond' * sum(
+    greatest(0, position(substr(split_part(id, '_', 2), i, 1) in '0123456789ABCDEFGHJKMNPQRSTVWXYZ') - 1)::bigint << (5 * (10 - i)))::float8
+  from generate_series(1, 10) i
+$$;
+
 -- The 16 random characters of an id (62 random bits; two bits of a version 4 UUID are fixed).
 create function posthaste.id_random() returns text
 language sql volatile parallel safe as $$

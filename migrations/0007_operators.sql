@@ -16,7 +16,7 @@ begin
   select x.endpoint into v_endpoint from (
     select w.endpoint from posthaste.work w where w.delivery = p_delivery and w.tenant = p_tenant
     union all
-    select d.endpoint from posthaste.deliveries d where d.id = p_delivery and d.tenant = p_tenant
+    select d.endpoint from posthaste.deliveries d where d.id = p_delivery and d.created_at = posthaste.id_at(p_delivery) and d.tenant = p_tenant
   ) x limit 1;
   if v_endpoint is null then
     return;
@@ -38,7 +38,8 @@ begin
     select w.delivery, w.state, w.generation, w.n from posthaste.work w
     where w.delivery = p_delivery and w.tenant = p_tenant and w.state = 'sending'
   ), back as (
-    delete from posthaste.deliveries d where d.id = p_delivery and d.tenant = p_tenant returning d.*
+    delete from posthaste.deliveries d
+    where d.id = p_delivery and d.created_at = posthaste.id_at(p_delivery) and d.tenant = p_tenant returning d.*
   ), undead as (
     delete from posthaste.dead_letters x using back b where x.delivery = b.id
   ), again as (
@@ -67,7 +68,8 @@ begin
   return query
   select w.delivery, w.state, w.generation, w.n from posthaste.work w where w.delivery = p_delivery and w.tenant = p_tenant
   union all
-  select d.id, d.state, d.generation, d.n from posthaste.deliveries d where d.id = p_delivery and d.tenant = p_tenant;
+  select d.id, d.state, d.generation, d.n from posthaste.deliveries d
+  where d.id = p_delivery and d.created_at = posthaste.id_at(p_delivery) and d.tenant = p_tenant;
 end $$;
 
 -- An event again to every endpoint: ended deliveries are replayed, unfinished ones hurried, and endpoints that

@@ -92,3 +92,13 @@ it('enqueue refuses what could not be sent: times, versions and media types that
   );
   await db.query(`select posthaste.enqueue_raw('odd', 'a', 'x', 'text/plain; charset=utf-8')`);
 });
+
+it('the time in an id is the time it was made from', async () => {
+  const rows = await db.query(
+    `select count(*) as wrong from (select timestamptz '2026-01-01' + g * interval '1234.567 seconds' as at from generate_series(1, 2000) g) x,
+       lateral (select date_trunc('milliseconds', x.at) as ms) y
+     where posthaste.id_at('dlv_' || posthaste.id_time(y.ms) || posthaste.id_random()) <> y.ms`,
+  );
+  expect(rows.rows[0].wrong).toBe(0);
+  await db.query(`select posthaste.id_at(''), posthaste.id_at('nonsense'), posthaste.id_at('evt_ß')`);
+});
