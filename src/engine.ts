@@ -29,7 +29,7 @@ const LIVING_LIMIT = 300;
 /** How long a stop waits for PostgreSQL to take the last answers. */
 const DRAIN_MS = 30_000;
 /** Requests to receivers under way at once. */
-const REQUESTS_LIMIT = 500;
+const REQUESTS_LIMIT = 1_000;
 
 export interface EngineOptions extends ProcessOptions {
   db: Pool;
