@@ -105,6 +105,9 @@ for (let done = 0; done < COUNT; done += 500) {
       response_body: '',
       response_truncated: false,
       fresh_retry: false,
+      rule: null,
+      own_due_at: null,
+      retry_after_s: null,
     }));
     for (let j = 0; j < records.length; j += 200)
       await measure('record', Math.min(200, records.length - j), () => record(db, records.slice(j, j + 200)));

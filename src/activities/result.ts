@@ -67,6 +67,9 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
       result === undefined || result.status === null ? null : result.responseBody.toString('base64'),
     response_truncated: result?.responseTruncated ?? false,
     fresh_retry: result?.freshRetry ?? false,
+    rule: null,
+    own_due_at: null,
+    retry_after_s: null,
   };
   return { record, class: outcomeClass };
 }

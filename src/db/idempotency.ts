@@ -1,4 +1,4 @@
-/** Requests and events that carry a key: the grouped way in (migrations/0010_api.sql), and the clean-up of old keys. */
+/** Requests and events that carry a key: the grouped way in (migrations/functions/accept.sql), and the clean-up of old keys. */
 import { columns, type NewEvent } from './events.ts';
 import type { Db } from './pool.ts';
 

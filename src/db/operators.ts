@@ -1,4 +1,4 @@
-/** What people do to deliveries (migrations/0007_operators.sql): resend and cancel, safe at any instant. */
+/** What people do to deliveries (migrations/functions/operators.sql): resend and cancel, safe at any instant. */
 import type { Db } from './pool.ts';
 
 export interface Operated {

@@ -1,4 +1,4 @@
-/** Finding outbox rows and fanning them out. The rules are in src/relay/discovery.ts and migrations/0004_fan_out.sql. */
+/** Finding outbox rows and fanning them out. The rules are in src/relay/discovery.ts and migrations/functions/fan_out.sql. */
 import type { Db } from './pool.ts';
 
 /** A place in the outbox: the writing transaction's id and the row's number. xid8 travels as text. */

@@ -1,4 +1,4 @@
-/** The scanner's statements (migrations/0006_scan.sql). All bounded, all safe to repeat. */
+/** The scanner's statements (migrations/functions/scan.sql). All bounded, all safe to repeat. */
 import type { Db } from './pool.ts';
 
 export type Need = 'finish' | 'wake' | 'first' | 'retry' | 'held' | 'bulk';

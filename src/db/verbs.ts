@@ -1,5 +1,5 @@
 /**
- * The four verbs and what goes with them, one call each (migrations/0005_verbs.sql has the rules).
+ * The four verbs and what goes with them, one call each (migrations/functions/verbs.sql has the rules).
  * Nothing is sent without a granted claim.
  */
 import type { Db } from './pool.ts';
@@ -69,6 +69,9 @@ export interface AttemptRecord {
   response_body: string | null; // base64
   response_truncated: boolean;
   fresh_retry: boolean;
+  rule: string | null; // which rule decided (src/domain/decide.ts)
+  own_due_at: string | null; // RFC 3339; what the delivery's own schedule said
+  retry_after_s: number | null; // what the receiver asked for, seconds
 }
 
 export interface Recorded {

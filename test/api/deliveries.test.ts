@@ -47,6 +47,9 @@ async function attempt(
       response_body: Buffer.from('thanks').toString('base64'),
       response_truncated: false,
       fresh_retry: false,
+      rule: null,
+      own_due_at: null,
+      retry_after_s: null,
       ...change,
     })),
   );

@@ -50,6 +50,9 @@ export function attemptRecord(
     response_body: Buffer.from('x\0y').toString('base64'),
     response_truncated: false,
     fresh_retry: false,
+    rule: null,
+    own_due_at: null,
+    retry_after_s: null,
     ...change,
   };
 }

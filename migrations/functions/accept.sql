@@ -1,11 +1,7 @@
--- What the API needs beside the core: the given form of a retry policy, and the way in for events that carry a key
--- or an id of their own.
-
--- As the caller wrote it, to be shown again; json keeps its text. endpoints.retry_policy is what senders read.
-alter table posthaste.endpoints add column retry_policy_given json;
+-- The way in for events that carry a key or an id of their own.
 
 -- Bodies travel as one packed bytea: the driver sends that in binary, an array of bytea as hexadecimal text.
-create function posthaste.unpack(p_packed bytea, p_lengths int[]) returns bytea[] language sql immutable parallel safe as $$
+create or replace function posthaste.unpack(p_packed bytea, p_lengths int[]) returns bytea[] language sql immutable parallel safe as $$
   select coalesce(array_agg(substring(p_packed from (x.until - x.len + 1)::int for x.len) order by x.ord), '{}')
   from (
     select l.len, l.ord, sum(l.len) over (order by l.ord) as until from unnest(p_lengths) with ordinality l (len, ord)
@@ -26,7 +22,7 @@ $$;
 --   reused      the Idempotency-Key was used by another request
 --   again       the key's row vanished meanwhile: repeat
 --   no_tenant   unknown or deleted tenant
-create function posthaste.accept_keyed(
+create or replace function posthaste.accept_keyed(
   p_lock_ms int, p_atomic boolean,
   p_tenants text[], p_keys text[], p_hashes bytea[],             -- one per request; key null: none
   p_requests int[],                                              -- one per event: index of its request, from 1

@@ -7,7 +7,7 @@
 -- dispatches: [{id, members}]                           groups made, of 500 at most
 -- deliveries: [{delivery, tenant, endpoint, event, event_type}]  the ones without a group
 
-create function posthaste.fan_out(
+create or replace function posthaste.fan_out(
   p_shards int[], p_epochs bigint[],     -- the leases the caller acts under
   p_tenants text[], p_xids text[], p_seqs bigint[], p_limits int[], -- per tenant: start after (xid, seq), at most limit
   p_rooms int[],                         -- per tenant: deliveries it may have more of; one event is always taken
@@ -15,7 +15,7 @@ create function posthaste.fan_out(
   p_singles int,                         -- up to so many deliveries go without a group
   p_alive interval,                      -- how long work may wait for its workflow before the scanner looks
   out tenants json, out dispatches json, out deliveries json
-) language plpgsql as $$
+) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_held bigint;
   v_now timestamptz := posthaste.now_ms();

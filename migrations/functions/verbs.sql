@@ -5,7 +5,7 @@
 -- state or generation of a work row holds the lock of its endpoint; scan_at, dispatch and lane may change without.
 
 -- What a record does with a delivery that has ended: out of work, into deliveries, dead ones also into the list.
-create function posthaste.lock_endpoints(p_endpoints text[]) returns text[] language sql volatile as $$
+create or replace function posthaste.lock_endpoints(p_endpoints text[]) returns text[] language sql volatile as $$
   select coalesce(array_agg(x.endpoint), '{}') from (
     select s.endpoint from posthaste.endpoint_state s where s.endpoint = any (p_endpoints) order by s.endpoint for update
   ) x
@@ -20,9 +20,9 @@ $$;
 --   expired, cancelled, disabled   it must end without another attempt: call posthaste.finish
 --   stale     another n or generation than asked for
 --   gone      not in work
-create function posthaste.claim(p_deliveries text[], p_generations int[], p_ns int[])
+create or replace function posthaste.claim(p_deliveries text[], p_generations int[], p_ns int[])
 returns table (delivery text, verdict text, token bigint, n int, until timestamptz)
-language plpgsql as $$
+language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_token bigint := nextval('posthaste.claim_tokens');
   v_locked text[];
@@ -77,9 +77,9 @@ end $$;
 -- record: what came of claimed attempts, valid while the token stands, expired or not. One JSON array; fields as in
 -- src/db/verbs.ts. Answers one row per attempt whose token stood: its delivery's state now. Others were stale. A batch
 -- may hold a reaped attempt and its successor: they are told apart by the token.
-create function posthaste.record(p_endpoints text[], p_results json)
+create or replace function posthaste.record(p_endpoints text[], p_results json)
 returns table (delivery text, token bigint, state text, due_at timestamptz)
-language plpgsql as $$
+language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
 begin
@@ -91,7 +91,7 @@ begin
       id text, delivery text, token bigint, n int, outcome text, reason text, due_at timestamptz, step int, burned int,
       workflow boolean, started_at timestamptz, duration_ms real, status smallint, class text, phase text, error text,
       request_url text, request_headers text, request_bytes int, head_bytes int, response_headers text,
-      response_body text, response_truncated boolean, fresh_retry boolean)
+      response_body text, response_truncated boolean, fresh_retry boolean, rule text, own_due_at timestamptz, retry_after_s int)
   ), hit as materialized (
     select r.*, w.endpoint,
       case
@@ -148,19 +148,19 @@ begin
   ), log as (
     insert into posthaste.attempts (id, delivery, n, started_at, tenant, endpoint, event, event_type, generation, duration_ms, status,
       class, phase, error, request_url, request_headers, request_bytes, head_bytes, response_headers, response_body,
-      response_truncated, fresh_retry, decision, next_due_at)
+      response_truncated, fresh_retry, decision, next_due_at, rule, own_due_at, retry_after_s)
     select c.id, c.delivery, c.n, c.started_at, c.tenant, c.endpoint, c.event, c.event_type, c.generation, c.duration_ms, c.status,
       c.class, c.phase, c.error, c.request_url, c.request_headers, c.request_bytes, c.head_bytes, c.response_headers,
       decode(c.response_body, 'base64'), coalesce(c.response_truncated, false), coalesce(c.fresh_retry, false), c.final,
-      case when c.final = 'retrying' then c.due_at end
+      case when c.final = 'retrying' then c.due_at end, c.rule, c.own_due_at, c.retry_after_s
     from changed c
   )
   select c.delivery, c.token, c.final, case when c.final = 'retrying' then c.due_at end from changed c;
 end $$;
 
 -- give back: a granted claim that was not sent. The number and the slot are free again.
-create function posthaste.give_back(p_endpoints text[], p_deliveries text[], p_tokens bigint[])
-returns table (delivery text) language plpgsql as $$
+create or replace function posthaste.give_back(p_endpoints text[], p_deliveries text[], p_tokens bigint[])
+returns table (delivery text) language plpgsql set enable_seqscan = off set jit = off as $$
 begin
   perform posthaste.lock_endpoints(p_endpoints);
   return query
@@ -180,8 +180,8 @@ end $$;
 -- reap: claims whose worker is lost. Attempt n becomes a row of class worker_lost, the slot comes back, the
 -- delivery is due at once. Only the scanner calls it, after p_grace of its own uninterrupted contact with the
 -- database: after an outage, workers first record the answers they hold.
-create function posthaste.reap(p_shards int[], p_grace interval, p_limit int)
-returns table (delivery text, n int) language plpgsql as $$
+create or replace function posthaste.reap(p_shards int[], p_grace interval, p_limit int)
+returns table (delivery text, n int) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_found text[];
   v_now timestamptz;
@@ -222,8 +222,8 @@ end $$;
 
 -- finish: deliveries that end without another attempt: past their deadline, cancelled, or their endpoint is gone.
 -- A row that is none of these, or is being sent, is left alone. `workflow`: one sleeps for it and should be told.
-create function posthaste.finish(p_deliveries text[])
-returns table (delivery text, state text, reason text, workflow boolean) language plpgsql as $$
+create or replace function posthaste.finish(p_deliveries text[])
+returns table (delivery text, state text, reason text, workflow boolean) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
 begin

@@ -2,7 +2,7 @@
 -- (src/relay/scanner.ts). All are bounded by p_limit and may be repeated at will.
 
 -- Sending rows that were looked at too early wait for the end of their claim; the reaper takes them from there.
-create function posthaste.scan_later(p_shards int[], p_grace interval, p_limit int) returns bigint language sql volatile as $$
+create or replace function posthaste.scan_later(p_shards int[], p_grace interval, p_limit int) returns bigint language sql volatile as $$
   with early as (
     select w.delivery from posthaste.work w
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state = 'sending' and w.claim_until + p_grace > clock_timestamp()
@@ -16,7 +16,7 @@ $$;
 
 -- Groups whose activity stopped renewing them (or that close): members become rows alone, due for the scanner.
 -- p_ids null: every group of these shards past its alive_until.
-create function posthaste.dissolve(p_shards int[], p_ids text[], p_grace interval) returns table (id text, members bigint)
+create or replace function posthaste.dissolve(p_shards int[], p_ids text[], p_grace interval) returns table (id text, members bigint)
 language sql volatile as $$
   with dead as (
     delete from posthaste.dispatches d
@@ -33,7 +33,7 @@ $$;
 
 -- Rows past their scan_at by what they need: 'finish' (deadline passed, cancelled, endpoint gone), 'wake' (its
 -- workflow should have acted), or a group on their lane.
-create function posthaste.scan_due(p_shards int[], p_limit int)
+create or replace function posthaste.scan_due(p_shards int[], p_limit int)
 returns table (need text, rows bigint, oldest timestamptz) language sql stable as $$
   select x.need, count(*), min(x.scan_at) from (
     select w.scan_at, case
@@ -46,7 +46,7 @@ returns table (need text, rows bigint, oldest timestamptz) language sql stable a
   ) x group by x.need
 $$;
 
-create function posthaste.scan_finish(p_shards int[], p_limit int)
+create or replace function posthaste.scan_finish(p_shards int[], p_limit int)
 returns table (delivery text, workflow boolean) language plpgsql volatile as $$
 begin
   return query select f.delivery, f.workflow from posthaste.finish(array(
@@ -58,7 +58,7 @@ end $$;
 
 -- Deliveries whose own workflow is late: to be signalled (and started if it vanished). After two looks in vain the
 -- row no longer counts on a workflow and waits for a group instead.
-create function posthaste.scan_wake(p_shards int[], p_limit int)
+create or replace function posthaste.scan_wake(p_shards int[], p_limit int)
 returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile as $$
   with late as (
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
@@ -73,7 +73,7 @@ returns table (delivery text, generation int, tenant text, endpoint text, event 
 $$;
 
 -- One group of up to p_limit due rows of a lane, oldest first.
-create function posthaste.regroup(p_shards int[], p_lane text, p_dispatch text, p_limit int, p_alive interval) returns bigint
+create or replace function posthaste.regroup(p_shards int[], p_lane text, p_dispatch text, p_limit int, p_alive interval) returns bigint
 language sql volatile as $$
   with due as (
     select w.delivery, w.shard from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
@@ -93,7 +93,7 @@ $$;
 -- Rows that found no slot for a second. Endpoints with a few such rows share one group (p_shared); an endpoint with
 -- many gets a group of its own, one at a time, paced by its own cap. Rows that do not fit wait behind it, so that
 -- they do not stand before other endpoints' rows in the scan.
-create function posthaste.regroup_held(p_shards int[], p_shared text, p_ids text[], p_limit int, p_alive interval)
+create or replace function posthaste.regroup_held(p_shards int[], p_shared text, p_ids text[], p_limit int, p_alive interval)
 returns table (id text, members bigint) language sql volatile as $$
   with due as materialized (
     select w.delivery, w.endpoint, w.shard, w.scan_at from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
@@ -125,7 +125,7 @@ returns table (id text, members bigint) language sql volatile as $$
 $$;
 
 -- Rows of a group that were denied a slot for too long leave it (lane held: regroup_held).
-create function posthaste.park(p_deliveries text[], p_dispatch text) returns bigint language sql volatile as $$
+create or replace function posthaste.park(p_deliveries text[], p_dispatch text) returns bigint language sql volatile as $$
   with parked as (
     update posthaste.work w set lane = case when w.lane = 'bulk' then 'bulk' else 'held' end, dispatch = null, workflow = false, scan_at = clock_timestamp() + interval '200 milliseconds'
     where w.delivery = any (p_deliveries) and w.dispatch is not distinct from p_dispatch and w.state in ('ready', 'retrying') returning 1
@@ -134,7 +134,7 @@ create function posthaste.park(p_deliveries text[], p_dispatch text) returns big
 $$;
 
 -- Due rows without a workflow get one of their own (within the living budget; always with POSTHASTE_GROUPING=never).
-create function posthaste.scan_adopt(p_shards int[], p_lanes text[], p_limit int, p_alive interval)
+create or replace function posthaste.scan_adopt(p_shards int[], p_lanes text[], p_limit int, p_alive interval)
 returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile as $$
   with due as (
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')

@@ -6,8 +6,8 @@
 --   retrying, ready, held  tried now; a failure goes back to the schedule as it was
 --   sending                an attempt is under way: nothing to do
 --   ended                  back to work: n goes on, generation + 1, schedule and deadline anew
-create function posthaste.resend(p_tenant text, p_delivery text)
-returns table (delivery text, state text, generation int, n int) language plpgsql as $$
+create or replace function posthaste.resend(p_tenant text, p_delivery text)
+returns table (delivery text, state text, generation int, n int) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_endpoint text;
   v_state text;
@@ -54,8 +54,8 @@ begin
 end $$;
 
 -- cancel: at once, or with the result of the attempt under way (a 2xx is still delivered).
-create function posthaste.cancel(p_tenant text, p_delivery text)
-returns table (delivery text, state text, generation int, n int) language plpgsql as $$
+create or replace function posthaste.cancel(p_tenant text, p_delivery text)
+returns table (delivery text, state text, generation int, n int) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_endpoint text;
 begin
@@ -74,8 +74,8 @@ end $$;
 
 -- An event again to every endpoint: ended deliveries are replayed, unfinished ones hurried, and endpoints that
 -- subscribe now but had no delivery get one. No row when the event does not exist or has not been fanned out yet.
-create function posthaste.resend_event(p_tenant text, p_event text, p_event_at timestamptz)
-returns table (delivery text, state text, generation int, n int) language plpgsql as $$
+create or replace function posthaste.resend_event(p_tenant text, p_event text, p_event_at timestamptz)
+returns table (delivery text, state text, generation int, n int) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_delivery text;
   v_now timestamptz := posthaste.now_ms();
