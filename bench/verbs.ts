@@ -108,6 +108,10 @@ for (let done = 0; done < COUNT; done += 500) {
       rule: null,
       own_due_at: null,
       retry_after_s: null,
+      health: 'ok' as const,
+      epoch: 1,
+      revision: 1,
+      pause_until: null,
     }));
     for (let j = 0; j < records.length; j += 200)
       await measure('record', Math.min(200, records.length - j), () => record(db, records.slice(j, j + 200)));

@@ -9,12 +9,14 @@ import { createObserver, type Observer } from './activities/observe.ts';
 import { createRecorder } from './activities/recorder.ts';
 import { createSender } from './activities/sender.ts';
 import { createDbClock } from './db/clock.ts';
+import { scanSoon } from './db/endpoints.ts';
 import { type Hint, listen } from './db/notify.ts';
 import type { Pool } from './db/pool.ts';
 import { countLiving } from './db/scan.ts';
 import { createEgress } from './egress/post.ts';
 import type { Metrics } from './metrics.ts';
 import type { Closer, Engine, ProcessOptions } from './process.ts';
+import { createHealth, type Health } from './relay/health.ts';
 import { SHARD_COUNT } from './relay/leases.ts';
 import { createRelay, type Relay } from './relay/relay.ts';
 import { createScanner, type Scanner } from './relay/scanner.ts';
@@ -26,8 +28,12 @@ import { LANE_QUEUES, type Lane } from './workflows/contract.ts';
 
 /** Deliveries that may sleep in a workflow of their own: a wake costs about a start. */
 const LIVING_LIMIT = 300;
+/** Endpoints in mode pump that may have a workflow. */
+const LIVING_ENDPOINTS = 300;
 /** How long a stop waits for PostgreSQL to take the last answers. */
 const DRAIN_MS = 30_000;
+/** Deliveries of a disabled endpoint that are shown to the scanner at once. */
+const SCAN_BATCH = 1_000;
 /** Requests to receivers under way at once. */
 const REQUESTS_LIMIT = 1_000;
 
@@ -48,9 +54,10 @@ interface Parts extends EngineOptions {
 }
 
 export async function startEngine(options: EngineOptions): Promise<Engine> {
-  const { config, db, log, metrics } = options;
+  const { config, log, metrics } = options;
   let scanner: Scanner | undefined;
   let relay: Relay | undefined;
+  let health: Health | undefined;
   let workers: WorkerSet | undefined;
 
   const connection = await connectTemporal(config.temporal.connectionOptions, log, options.stopping);
@@ -62,7 +69,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
     seesAttempts: options.roles.includes('worker') && (options.lanes?.includes('first') ?? true),
   });
   const living = createLiving(LIVING_LIMIT);
-  const observer = createObserver({ db, log, metrics, scan: () => options.hint('work') });
+  const observer = createObserver({ log, metrics, tellHealth: () => options.hint('health') });
   const parts: Parts = { ...options, starter, living, observer };
   if (options.roles.includes('worker')) {
     const activities = await startSending(parts);
@@ -77,10 +84,10 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
     options.closers.push(() => workers!.shutdown());
   }
   if (options.roles.includes('relay')) {
-    ({ relay, scanner } = startRelaying(parts));
+    ({ relay, scanner, health } = startRelaying(parts));
   }
   return {
-    poke: (hint) => take(hint, { relay, scanner, starter }),
+    poke: (hint) => take(hint, { relay, scanner, health, starter }),
     holdsEveryShard: () => relay !== undefined && relay.leases.held().length === SHARD_COUNT,
     checks: () => ({
       temporal: starter.available(),
@@ -92,11 +99,17 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
 /** News from the API, of this process or another. */
 function take(
   hint: Hint,
-  parts: { relay: Relay | undefined; scanner: Scanner | undefined; starter: Starter },
+  parts: {
+    relay: Relay | undefined;
+    scanner: Scanner | undefined;
+    health: Health | undefined;
+    starter: Starter;
+  },
 ): void {
   if (hint === 'events') parts.relay?.poke();
   else if (hint === 'work') parts.scanner?.poke();
-  else if (parts.relay !== undefined) void parts.starter.wakeIfRunning(hint.slice('wake:'.length));
+  else if (hint === 'health') parts.health?.poke();
+  else if (parts.relay !== undefined) void parts.starter.wakeWorkflow(hint.slice('wake:'.length));
 }
 
 /** The sending side: clock, egress, recorder, sender, and the activities over them. */
@@ -131,6 +144,7 @@ async function startSending(parts: Parts) {
   return createActivities({
     db,
     sender,
+    gate,
     clock,
     starter: parts.starter,
     living: parts.living,
@@ -138,13 +152,15 @@ async function startSending(parts: Parts) {
     log,
     stopping: parts.stopping,
     observe: parts.observer.observe,
+    tellHealth: () => parts.hint('health'),
   });
 }
 
 /** The relaying side: relay, scanner, chores, and hints from API processes. */
-function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner } {
+function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: Health } {
   const { config, db, log, starter, living } = parts;
   const weights = { of: new Map<string, number>() };
+  const endpoints = createLiving(LIVING_ENDPOINTS);
   const relay = createRelay({
     db,
     starter,
@@ -162,27 +178,40 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner } {
     grouping: config.grouping,
     log,
     livingRoom: () => LIVING_LIMIT - living.count(),
+    endpointRoom: () => LIVING_ENDPOINTS - endpoints.count(),
     onReaped: () => parts.metrics.attempts.inc({ class: 'worker_lost' }),
+  });
+  const health = createHealth({
+    db,
+    leases: relay.leases,
+    log,
+    scan: () => scanner.poke(),
+    endWorkOf: async (disabled) => {
+      for (const endpoint of disabled) while ((await scanSoon(db, endpoint, SCAN_BATCH)) === SCAN_BATCH);
+    },
+    isItUs: async () => false,
   });
   const upkeep = startUpkeep({
     db,
     log,
     leases: relay.leases,
     living,
+    livingEndpoints: endpoints,
     metrics: parts.metrics,
     weights,
     starter,
     relay,
   });
-  const hints = listen(config.databaseDirectUrl, (hint) => take(hint, { relay, scanner, starter }));
+  const hints = listen(config.databaseDirectUrl, (hint) => take(hint, { relay, scanner, health, starter }));
   parts.closers.push(
     () => hints.close(),
     () => upkeep.stop(),
   );
   void relay.run();
   void scanner.run();
+  void health.run();
   parts.closers.push(async () => {
-    await Promise.all([relay.stop(), scanner.stop()]);
+    await Promise.all([relay.stop(), scanner.stop(), health.stop()]);
   });
-  return { relay, scanner };
+  return { relay, scanner, health };
 }

@@ -12,7 +12,7 @@ import { type Hint, notify } from './db/notify.ts';
 import { createPool, type Pool } from './db/pool.ts';
 import type { Log } from './log.ts';
 import { createMetrics } from './metrics.ts';
-import type { Lane } from './workflows/contract.ts';
+import { deliveryWorkflowId, type Lane } from './workflows/contract.ts';
 
 export type Role = 'api' | 'relay' | 'worker';
 
@@ -79,9 +79,10 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
         log,
         metricsText: () => metrics.text(),
         poke: () => hint('events'),
+        tellHealth: () => hint('health'),
         wake: async (delivery) => {
           hint('work');
-          hint(`wake:${delivery}`);
+          hint(`wake:${deliveryWorkflowId(delivery)}`);
         },
         readiness: async () => {
           const database = await db.query('select 1').then(

@@ -5,7 +5,7 @@
 --
 -- tenants:    [{tenant, lim, events, deliveries, xid, seq}]  what was taken of at most lim, and the last position
 -- dispatches: [{id, members}]                           groups made, of 500 at most
--- deliveries: [{delivery, tenant, endpoint, event, event_type}]  the ones without a group
+-- deliveries: [{delivery, tenant, endpoint, event, event_type}]  the ones without a group; held ones need no workflow
 
 create or replace function posthaste.fan_out(
   p_shards int[], p_epochs bigint[],     -- the leases the caller acts under
@@ -28,6 +28,10 @@ begin
   if v_held <> cardinality(p_shards) then
     raise exception 'a shard lease was lost' using errcode = 'PHFEN';
   end if;
+
+  -- An endpoint that is leaving mode pump takes along what is held; rows made held here must not come behind that.
+  perform 1 from posthaste.endpoint_state s where s.shard = any (p_shards) and s.tenant = any (p_tenants) and s.mode = 'pump'
+  order by s.endpoint for share;
 
   with want as materialized (
     select w.tenant, w.xid, w.seq, least(w.lim, greatest(1, w.room / greatest(1, (
@@ -59,18 +63,18 @@ begin
   ), matched as materialized (
     -- One row per delivery, and one without an endpoint for an event nobody asked for.
     select case when e.id is not null then v_prefix || posthaste.id_random() end as delivery, n.tenant, e.id as endpoint, n.event, n.event_at,
-      n.type, n.sequence, n.shard, n.xid, n.seq, e.deadline_ms, e.mode,
+      n.type, n.sequence, n.shard, n.xid, n.seq, e.deadline_ms, e.mode = 'pump' as held,
       row_number() over (partition by n.tenant, n.sequence) as nth,
       count(e.id) over (partition by n.tenant, n.sequence) as deliveries,
-      (count(e.id) over (order by n.tenant, n.sequence rows unbounded preceding) - 1) / 500 + 1 as chunk,
-      count(e.id) over () > p_singles as grouped
+      (count(e.id) filter (where e.mode = 'shared') over (order by n.tenant, n.sequence rows unbounded preceding) - 1) / 500 + 1 as chunk,
+      count(e.id) filter (where e.mode = 'shared') over () > p_singles as grouped
     from numbered n
     left join (
       select x.id, x.tenant, x.event_types, x.deadline_ms, s.mode from posthaste.endpoints x
       join posthaste.endpoint_state s on s.endpoint = x.id where x.state in ('active', 'paused')
     ) e on e.tenant = n.tenant and (e.event_types is null or n.type = any (e.event_types))
   ), placed as materialized (
-    select m.*, case when m.grouped then p_dispatch || case when m.chunk = 1 then '' else '-' || m.chunk end end as dispatch
+    select m.*, case when m.grouped and not m.held then p_dispatch || case when m.chunk = 1 then '' else '-' || m.chunk end end as dispatch
     from matched m where m.endpoint is not null
   ), fanouts as (
     insert into posthaste.event_fanouts (tenant, event_at, event, sequence, deliveries, fanned_out_at)
@@ -82,10 +86,11 @@ begin
     returning id, members
   ), rows as (
     insert into posthaste.work (delivery, tenant, endpoint, event, event_at, event_type, sequence, created_at, shard,
-      kind, lane, state, due_at, deadline, scan_at, dispatch, workflow)
+      kind, lane, state, due_at, deadline, scan_at, dispatch, workflow, held_deadline)
     select p.delivery, p.tenant, p.endpoint, p.event, p.event_at, p.type, p.sequence, v_now, p.shard,
-      'live', 'first', 'ready', v_now, v_now + p.deadline_ms * interval '1 millisecond',
-      case when p.dispatch is null then clock_timestamp() + p_alive else 'infinity' end, p.dispatch, p.dispatch is null
+      'live', 'first', case when p.held then 'held' else 'ready' end, v_now, v_now + p.deadline_ms * interval '1 millisecond',
+      case when p.held then v_now + p.deadline_ms * interval '1 millisecond' when p.dispatch is null then clock_timestamp() + p_alive else 'infinity' end,
+      p.dispatch, p.dispatch is null and not p.held, case when p.held then v_now + p.deadline_ms * interval '1 millisecond' end
     from placed p
   )
   select
@@ -95,6 +100,6 @@ begin
       from matched m group by m.tenant) x),
     (select json_agg(json_build_object('id', g.id, 'members', g.members)) from groups g),
     (select json_agg(json_build_object('delivery', p.delivery, 'tenant', p.tenant, 'endpoint', p.endpoint, 'event', p.event, 'event_type', p.type))
-      from placed p where p.dispatch is null)
+      from placed p where p.dispatch is null and not p.held)
   into tenants, dispatches, deliveries;
 end $$;

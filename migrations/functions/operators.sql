@@ -31,7 +31,7 @@ begin
   with hurried as (
     update posthaste.work w
     set resume_at = case when w.state = 'retrying' then coalesce(w.resume_at, w.due_at) else w.resume_at end,
-      due_at = least(w.due_at, v_now), scan_at = case when w.dispatch is null then v_now else w.scan_at end
+      due_at = least(w.due_at, v_now), scan_at = case when w.dispatch is null and w.state <> 'held' then v_now else w.scan_at end
     where w.delivery = p_delivery and w.tenant = p_tenant and w.state in ('ready', 'retrying', 'held')
     returning w.delivery, w.state, w.generation, w.n
   ), sending as (

@@ -31,16 +31,17 @@ language sql volatile as $$
   select d.id, (select count(*) from freed f where f.id = d.id) from dead d
 $$;
 
--- Rows past their scan_at by what they need: 'finish' (deadline passed, cancelled, endpoint gone), 'wake' (its
--- workflow should have acted), or a group on their lane.
+-- Rows past their scan_at by what they need: 'finish' (deadline passed, cancelled, endpoint gone), 'hold' (waits for its
+-- endpoint), 'wake' (its workflow should have acted), or a group on their lane.
 create or replace function posthaste.scan_due(p_shards int[], p_limit int)
 returns table (need text, rows bigint, oldest timestamptz) language sql stable as $$
   select x.need, count(*), min(x.scan_at) from (
     select w.scan_at, case
-      when w.deadline <= clock_timestamp() or w.cancel_requested or e.state in ('disabled', 'deleted') then 'finish'
+      when w.deadline <= clock_timestamp() or w.cancel_requested or e.state in ('disabled', 'deleted') or w.queued_at <= e.cancel_before then 'finish'
+      when w.state = 'held' or (s.mode = 'pump' and not w.workflow and w.kind <> 'test') then 'hold'
       when w.workflow then 'wake'
       else w.lane end as need
-    from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint
+    from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint join posthaste.endpoint_state s on s.endpoint = w.endpoint
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state in ('ready', 'retrying', 'held')
     order by w.scan_at limit p_limit
   ) x group by x.need
@@ -52,7 +53,7 @@ begin
   return query select f.delivery, f.workflow from posthaste.finish(array(
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state in ('ready', 'retrying', 'held')
-      and (w.deadline <= clock_timestamp() or w.cancel_requested or e.state in ('disabled', 'deleted'))
+      and (w.deadline <= clock_timestamp() or w.cancel_requested or e.state in ('disabled', 'deleted') or w.queued_at <= e.cancel_before)
     order by w.scan_at limit p_limit)) f;
 end $$;
 
@@ -61,8 +62,8 @@ end $$;
 create or replace function posthaste.scan_wake(p_shards int[], p_limit int)
 returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile as $$
   with late as (
-    select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
-    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.workflow and w.state in ('ready', 'retrying', 'held')
+    select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
+    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.workflow and w.state in ('ready', 'retrying')
       and w.deadline > clock_timestamp() and not w.cancel_requested
     order by w.scan_at limit p_limit for update of w skip locked
   )
@@ -76,7 +77,7 @@ $$;
 create or replace function posthaste.regroup(p_shards int[], p_lane text, p_dispatch text, p_limit int, p_alive interval) returns bigint
 language sql volatile as $$
   with due as (
-    select w.delivery, w.shard from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
+    select w.delivery, w.shard from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = p_lane and w.state in ('ready', 'retrying')
       and not w.workflow and w.dispatch is null and w.deadline > clock_timestamp() and not w.cancel_requested
     order by w.scan_at limit p_limit for update of w skip locked
@@ -90,54 +91,75 @@ language sql volatile as $$
   select count(*) from joined
 $$;
 
--- Rows that found no slot for a second. Endpoints with a few such rows share one group (p_shared); an endpoint with
--- many gets a group of its own, one at a time, paced by its own cap. Rows that do not fit wait behind it, so that
--- they do not stand before other endpoints' rows in the scan.
-create or replace function posthaste.regroup_held(p_shards int[], p_shared text, p_ids text[], p_limit int, p_alive interval)
-returns table (id text, members bigint) language sql volatile as $$
-  with due as materialized (
-    select w.delivery, w.endpoint, w.shard, w.scan_at from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
-    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = 'held' and w.state in ('ready', 'retrying')
-      and not w.workflow and w.dispatch is null and w.deadline > clock_timestamp() and not w.cancel_requested
-    order by w.scan_at limit p_limit for update of w skip locked
-  ), sized as materialized (
-    select d.endpoint, count(*) > 20 as many from due d
-    where not exists (select from posthaste.dispatches x where x.endpoint = d.endpoint) group by d.endpoint
-  ), ranked as (
-    select d.delivery, d.endpoint, d.shard, z.many, row_number() over (partition by d.endpoint order by d.scan_at) as rank,
-      dense_rank() over (partition by z.many order by d.endpoint) as pick, row_number() over (partition by z.many order by d.scan_at) as place
-    from due d join sized z on z.endpoint = d.endpoint
-  ), chosen as materialized (
-    select r.delivery, r.shard, case when r.many then r.endpoint end as endpoint, case when r.many then p_ids[r.pick] else p_shared end as group_id
-    from ranked r where case when r.many then r.pick <= cardinality(p_ids) and r.rank <= 500 else r.place <= 500 end
-  ), made as (
-    insert into posthaste.dispatches (id, shard, lane, endpoint, members, alive_until)
-    select c.group_id, min(c.shard), 'held', c.endpoint, count(*), clock_timestamp() + p_alive from chosen c group by c.group_id, c.endpoint
-    on conflict do nothing
-    returning id, members
-  ), joined as (
-    update posthaste.work w set dispatch = m.id, scan_at = 'infinity' from chosen c join made m on m.id = c.group_id where w.delivery = c.delivery returning 1
-  ), waiting as (
-    update posthaste.work w set scan_at = clock_timestamp() + interval '2 seconds' + random() * interval '20 seconds' from due d
-    where w.delivery = d.delivery and not exists (select from chosen c where c.delivery = d.delivery) returning 1
+drop function if exists posthaste.regroup_held(int[], text, text[], int, interval);
+
+-- Due rows whose endpoint is in mode pump wait for the pump; held ones are looked at again at their deadline.
+create or replace function posthaste.scan_hold(p_shards int[], p_limit int) returns bigint language plpgsql volatile
+set enable_seqscan = off set jit = off as $$
+declare
+  v_found text[];
+  v_held bigint;
+begin
+  v_found := array(
+    select w.delivery from posthaste.work w join posthaste.endpoint_state s on s.endpoint = w.endpoint and s.mode = 'pump'
+    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.deadline > clock_timestamp() and w.kind <> 'test'
+      and (w.state = 'held' or (w.state in ('ready', 'retrying') and not w.workflow))
+    order by w.scan_at limit p_limit);
+  perform posthaste.lock_endpoints(array(select distinct w.endpoint from posthaste.work w where w.delivery = any (v_found)));
+  update posthaste.work w set state = 'held', held_deadline = w.deadline, scan_at = w.deadline, dispatch = null
+  from posthaste.endpoint_state s
+  where w.delivery = any (v_found) and s.endpoint = w.endpoint and s.mode = 'pump'
+    and (w.state = 'held' or (w.state in ('ready', 'retrying') and not w.workflow and w.due_at <= clock_timestamp()));
+  get diagnostics v_held = row_count;
+  return v_held;
+end $$;
+
+-- Endpoints in mode pump that have something to send, may send it now, and have nobody at it; and those that have
+-- nothing to wait for, which only need somebody to end the mode. Each is promised to the caller for ten seconds.
+create or replace function posthaste.scan_pumps(p_shards int[], p_limit int)
+returns table (endpoint text, tenant text, workflow boolean) language sql volatile as $$
+  with due as (
+    select s.endpoint, s.tenant from posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint and e.state = 'active'
+    where s.shard = any (p_shards) and s.mode = 'pump' and s.pump_until < clock_timestamp() and s.pause_until <= clock_timestamp()
+      and (case when s.probe_at is null then s.keep_pump_until <= clock_timestamp() else false end
+        or ((s.probe_at is null or s.probe_at <= clock_timestamp())
+          and exists (select from posthaste.work w where w.endpoint = s.endpoint and w.held_deadline is not null)))
+    order by s.pump_until limit p_limit for update of s skip locked
+  ), promised as (
+    update posthaste.endpoint_state s set pump_token = null, pump_until = clock_timestamp() + interval '10 seconds' from due d
+    where s.endpoint = d.endpoint
   )
-  select m.id, m.members::bigint from made m
+  select d.endpoint, d.tenant, coalesce(h.workflow, false) from due d left join posthaste.endpoint_health h on h.endpoint = d.endpoint
 $$;
 
--- Rows of a group that were denied a slot for too long leave it (lane held: regroup_held).
-create or replace function posthaste.park(p_deliveries text[], p_dispatch text) returns bigint language sql volatile as $$
-  with parked as (
-    update posthaste.work w set lane = case when w.lane = 'bulk' then 'bulk' else 'held' end, dispatch = null, workflow = false, scan_at = clock_timestamp() + interval '200 milliseconds'
-    where w.delivery = any (p_deliveries) and w.dispatch is not distinct from p_dispatch and w.state in ('ready', 'retrying') returning 1
+-- Endpoints in mode pump that nobody shows yet: to get a workflow of their own, within the budget.
+create or replace function posthaste.adopt_pumps(p_shards int[], p_limit int)
+returns table (endpoint text, tenant text) language sql volatile as $$
+  with bare as (
+    select s.endpoint, s.tenant, s.shard from posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint and e.state in ('active', 'paused')
+    where s.shard = any (p_shards) and s.mode = 'pump'
+      and not exists (select from posthaste.endpoint_health h where h.endpoint = s.endpoint and h.workflow)
+    limit p_limit
+  ), adopted as (
+    insert into posthaste.endpoint_health (endpoint, shard, workflow) select b.endpoint, b.shard, true from bare b
+    on conflict on constraint endpoint_health_pkey do update set workflow = true where not endpoint_health.workflow
+    returning endpoint_health.endpoint
   )
-  select count(*) from parked
+  select b.endpoint, b.tenant from bare b join adopted a on a.endpoint = b.endpoint
+$$;
+
+-- A group of pumps, for endpoints beyond the budget of workflows.
+create or replace function posthaste.group_pumps(p_dispatch text, p_endpoints text[], p_alive interval) returns void language sql volatile as $$
+  insert into posthaste.dispatches (id, shard, lane, endpoints, members, alive_until)
+  select p_dispatch, min(s.shard), 'held', p_endpoints, cardinality(p_endpoints), clock_timestamp() + p_alive
+  from posthaste.endpoint_state s where s.endpoint = any (p_endpoints)
 $$;
 
 -- Due rows without a workflow get one of their own (within the living budget; always with POSTHASTE_GROUPING=never).
 create or replace function posthaste.scan_adopt(p_shards int[], p_lanes text[], p_limit int, p_alive interval)
 returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile as $$
   with due as (
-    select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted')
+    select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = any (p_lanes) and w.state in ('ready', 'retrying')
       and not w.workflow and w.dispatch is null and w.deadline > clock_timestamp() and not w.cancel_requested
     order by w.scan_at limit p_limit for update of w skip locked

@@ -1,4 +1,4 @@
--- The four verbs: claim, record, give back, reap. Nothing is sent without a claim.
+-- The four verbs: claim (and the pump's), record, give back, reap. Nothing is sent without a claim.
 --
 -- Every function here locks the endpoint_state rows it needs in id order first, then changes rows with statements
 -- whose snapshot is younger than that lock and whose WHERE repeats what is expected. Whoever changes the token, n,
@@ -11,17 +11,43 @@ create or replace function posthaste.lock_endpoints(p_endpoints text[]) returns 
   ) x
 $$;
 
+-- What an endpoint grants now, as src/domain/permits.ts specifies it: slots, and the rate tokens there are (null: it
+-- has no rate). Call it with the endpoint's row locked.
+create or replace function posthaste.permits(s posthaste.endpoint_state, p_now timestamptz, out slots int, out tokens real)
+language plpgsql stable as $$
+declare
+  v_rate real := least(s.rate, s.rate_limit);
+  v_cap int;
+begin
+  if v_rate is not null then
+    tokens := least(greatest(2, v_rate), s.tokens + v_rate * greatest(0, extract(epoch from p_now - s.tokens_at)));
+  end if;
+  if s.pause_until > p_now then
+    slots := 0;
+  elsif s.probe_at is not null then
+    slots := case when s.probe_at <= p_now and s.in_flight = 0 then 1 else 0 end;
+  else
+    v_cap := case
+      when s.fails_in_row >= 20 then 0
+      when s.fails_in_row >= 5 then least(s.cap, 2)
+      when s.in_flight > 0 and p_now - s.busy_since > interval '2 seconds' then greatest(1, (s.cap + 2) / 3)
+      else s.cap end;
+    slots := greatest(0, least(v_cap - s.in_flight, coalesce(floor(tokens + 1e-6), 2147483647)::int));
+  end if;
+end $$;
+
 -- claim: the right to make attempt n. Verdicts:
 --   granted   the row is yours until claim_until; send attempt n
 --   busy      someone is sending; look again at until
 --   early     not due before until
---   later     no slot free now
---   held      its endpoint takes no shared sending
+--   later     no slot or token free now
+--   held      its endpoint takes no shared sending (mode pump): the row now waits for the pump
 --   expired, cancelled, disabled   it must end without another attempt: call posthaste.finish
 --   stale     another n or generation than asked for
 --   gone      not in work
-create or replace function posthaste.claim(p_deliveries text[], p_generations int[], p_ns int[])
-returns table (delivery text, verdict text, token bigint, n int, until timestamptz)
+drop function if exists posthaste.claim(text[], int[], int[]);
+create function posthaste.claim(p_deliveries text[], p_generations int[], p_ns int[])
+returns table (delivery text, verdict text, token bigint, n int, until timestamptz, epoch int)
 language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_token bigint := nextval('posthaste.claim_tokens');
@@ -31,47 +57,205 @@ begin
   v_locked := posthaste.lock_endpoints(array(select distinct w.endpoint from posthaste.work w where w.delivery = any (p_deliveries)));
   v_now := clock_timestamp();
   return query
-  with seen as materialized (
-    select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.state, w.due_at, w.claim_until, s.mode, s.cap - s.in_flight as free,
-      e.timeout_ms,
+  with gates as materialized (
+    select s.endpoint, s.mode, s.epoch, 1 - s.test_in_flight as test_slots, p.slots, p.tokens
+    from posthaste.endpoint_state s, posthaste.permits(s, v_now) p where s.endpoint = any (v_locked)
+  ), seen as materialized (
+    -- A test send asks for its own slot, whatever the state of the endpoint.
+    select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.due_at, w.claim_until, g.epoch, e.timeout_ms, w.kind = 'test' as test,
+      case when w.kind = 'test' then g.test_slots else g.slots end as slots,
       case
         when w.delivery is null then 'gone'
         when w.generation <> a.generation then 'stale'
         when w.state = 'sending' then 'busy'
         when w.n <> a.n then 'stale'
-        when not w.endpoint = any (v_locked) then 'later'
+        when g.endpoint is null then 'later'
         when w.cancel_requested then 'cancelled'
-        when e.state in ('disabled', 'deleted') then 'disabled'
+        when e.state = 'deleted' or (w.kind <> 'test' and (e.state = 'disabled' or w.queued_at <= e.cancel_before)) then 'disabled'
         when w.deadline <= v_now then 'expired'
         when w.due_at > v_now then 'early'
-        when w.state = 'held' or s.mode <> 'shared' or e.state = 'paused' then 'held'
+        when g.mode = 'pump' and w.kind <> 'test' then 'held'
       end as refusal,
       a.ord
     from unnest(p_deliveries, p_generations, p_ns) with ordinality a (delivery, generation, n, ord)
     left join posthaste.work w on w.delivery = a.delivery
     left join posthaste.endpoints e on e.id = w.endpoint
-    left join posthaste.endpoint_state s on s.endpoint = w.endpoint
+    left join gates g on g.endpoint = w.endpoint
   ), ranked as (
-    select s.*, row_number() over (partition by s.endpoint order by s.ord) as rank from seen s where s.refusal is null
+    select s.*, row_number() over (partition by s.endpoint, s.test order by s.ord) as rank from seen s where s.refusal is null
   ), moved as (
     update posthaste.work w
     set state = 'sending', n = w.n + 1, token = v_token,
       claim_until = v_now + (r.timeout_ms + 10000) * interval '1 millisecond'
     from ranked r
-    where r.rank <= r.free and w.delivery = r.delivery and w.generation = r.generation and w.n = r.asked_n
+    where r.rank <= r.slots and w.delivery = r.delivery and w.generation = r.generation and w.n = r.asked_n
       and w.state in ('ready', 'retrying') and w.token is null and w.due_at <= v_now and v_now < w.deadline
-    returning w.delivery, w.endpoint, w.n, w.claim_until
+    returning w.delivery, w.endpoint, w.n, w.claim_until, r.test
+  ), held as (
+    update posthaste.work w
+    set state = 'held', held_deadline = w.deadline, dispatch = null, scan_at = w.deadline
+    from seen r
+    where r.refusal = 'held' and w.delivery = r.delivery and w.n = r.asked_n and w.state in ('ready', 'retrying') and w.token is null
   ), slots as (
-    update posthaste.endpoint_state s set in_flight = s.in_flight + m.taken
-    from (select x.endpoint, count(*)::int as taken from moved x group by x.endpoint) m
-    where s.endpoint = m.endpoint
+    update posthaste.endpoint_state s set in_flight = s.in_flight + m.taken, test_in_flight = s.test_in_flight + m.tests,
+      busy_since = case when s.in_flight = 0 then v_now else s.busy_since end,
+      tokens = coalesce(g.tokens - m.taken, s.tokens), tokens_at = case when g.tokens is null then s.tokens_at else v_now end
+    from (
+      select x.endpoint, count(*) filter (where not x.test)::int as taken, count(*) filter (where x.test)::int as tests from moved x group by x.endpoint
+    ) m, gates g
+    where s.endpoint = m.endpoint and g.endpoint = m.endpoint
   )
   select s.delivery,
     case when m.delivery is not null then 'granted' else coalesce(s.refusal, 'later') end,
     case when m.delivery is not null then v_token end,
     coalesce(m.n, s.n),
-    case when m.delivery is not null then m.claim_until when s.refusal = 'busy' then s.claim_until when s.refusal in ('early', 'stale') then s.due_at end
+    case when m.delivery is not null then m.claim_until when s.refusal = 'busy' then s.claim_until when s.refusal in ('early', 'stale') then s.due_at end,
+    s.epoch
   from seen s left join moved m on m.delivery = s.delivery;
+end $$;
+
+-- claim_pump: what the one pump of an endpoint in mode pump may send now. It picks the rows itself: newest traffic
+-- first with the endpoint's catch_up_share always for the backlog, there by deadline, replays last. Grants as above.
+-- Renews the pump's lease. With little left to do it ends the mode instead: what is held becomes ready.
+--   status  pumping   `until`: when it makes sense to ask again (null: when a request has been answered); `left`: some are held
+--           idle      nothing is held
+--           waiting   not before `until` (probe, pause)
+--           shared    the mode has ended; `left` deliveries became ready
+--           busy      another pump has the lease until `until`
+--           off       paused, disabled or deleted
+create or replace function posthaste.claim_pump(
+  p_endpoint text, p_pump bigint, p_limit int, p_lease interval,
+  out status text, out until timestamptz, out epoch int, out health text, out remaining int, out claims json
+) language plpgsql set enable_seqscan = off set jit = off as $$
+declare
+  v_token bigint := nextval('posthaste.claim_tokens');
+  v_now timestamptz;
+  s posthaste.endpoint_state;
+  p record;
+  v_state text;
+  v_timeout int;
+  v_cancel_before timestamptz;
+  v_take int;
+  v_backlog int;
+  v_count int;
+  v_oldest timestamptz;
+  v_taken int;
+begin
+  select x.* into s from posthaste.endpoint_state x where x.endpoint = p_endpoint for update;
+  if not found then status := 'off'; return; end if;
+  v_now := clock_timestamp();
+  epoch := s.epoch;
+  health := s.health;
+  select e.state, e.timeout_ms, e.cancel_before into v_state, v_timeout, v_cancel_before from posthaste.endpoints e where e.id = p_endpoint;
+  if s.pump_token is not null and s.pump_token <> p_pump and s.pump_until > v_now then
+    status := 'busy'; until := s.pump_until; return;
+  end if;
+  if s.mode = 'shared' then status := 'shared'; remaining := 0; return; end if;
+  if v_state <> 'active' then
+    update posthaste.endpoint_state x set pump_token = null, pump_until = '-infinity' where x.endpoint = p_endpoint;
+    status := 'off'; return;
+  end if;
+
+  -- Is little left? Then the shared lanes take over.
+  select count(*), min(h.due_at) into v_count, v_oldest from (
+    select w.due_at from posthaste.work w where w.endpoint = p_endpoint and w.held_deadline is not null limit 501) h;
+  remaining := v_count;
+  if s.probe_at is null and s.pause_until <= v_now and s.keep_pump_until <= v_now
+    and v_count <= 500 and coalesce(v_oldest, v_now) >= v_now - interval '1 second' then
+    with released as (
+      update posthaste.work w set state = 'ready', held_deadline = null, scan_at = v_now, scans = 0
+      where w.endpoint = p_endpoint and w.held_deadline is not null and w.state = 'held'
+    )
+    update posthaste.endpoint_state x set mode = 'shared', epoch = x.epoch + 1, mode_since = v_now, pump_token = null, pump_until = '-infinity'
+    where x.endpoint = p_endpoint;
+    insert into posthaste.health_inbox (endpoint, shard, fact) values (p_endpoint, s.shard, '{"edit": "drained"}');
+    status := 'shared';
+    return;
+  end if;
+
+  select * into p from posthaste.permits(s, v_now);
+  v_take := least(p.slots, p_limit);
+  if v_count = 0 then
+    status := 'idle';
+  elsif s.pause_until > v_now then
+    status := 'waiting'; until := s.pause_until;
+  elsif s.probe_at > v_now then
+    status := case when s.probe_at = 'infinity' then 'pumping' else 'waiting' end;
+    until := nullif(s.probe_at, 'infinity');
+  else
+    status := 'pumping';
+    -- Out of tokens: when there will be one. Out of slots: when an answer comes.
+    if p.tokens < 1 then until := v_now + (1 - p.tokens) / least(s.rate, s.rate_limit) * interval '1 second'; end if;
+  end if;
+
+  v_backlog := floor((s.pumped + v_take) * s.catch_up_share::float8) - floor(s.pumped * s.catch_up_share::float8);
+  with live as materialized (
+    select w.delivery, row_number() over (order by w.delivery) as nth from posthaste.work w
+    where v_take > 0 and s.live_since > '-infinity' and w.endpoint = p_endpoint and w.delivery >= 'dlv_' || posthaste.id_time(greatest(s.live_since, 'epoch'))
+      and w.held_deadline is not null and w.lane <> 'bulk' and w.due_at <= v_now and w.deadline > v_now and not w.cancel_requested and w.queued_at > v_cancel_before
+    order by w.delivery limit v_take
+  ), late as materialized (
+    select w.delivery, row_number() over (order by w.lane = 'bulk', w.held_deadline, w.delivery) as nth from posthaste.work w
+    where v_take > 0 and w.endpoint = p_endpoint and w.held_deadline is not null and w.due_at <= v_now and w.deadline > v_now
+      and not w.cancel_requested and w.queued_at > v_cancel_before
+      and (s.live_since = '-infinity' or w.lane = 'bulk' or w.delivery < 'dlv_' || posthaste.id_time(greatest(s.live_since, 'epoch')))
+    order by w.lane = 'bulk', w.held_deadline, w.delivery limit v_take
+  ), sizes as materialized (
+    select least((select count(*) from live), v_take - least(v_backlog, (select count(*) from late))) as of_live
+  ), picked as materialized (
+    select l.delivery from live l, sizes z where l.nth <= z.of_live
+    union all
+    select l.delivery from late l, sizes z where l.nth <= v_take - z.of_live
+  ), moved as (
+    update posthaste.work w
+    set state = 'sending', held_deadline = null, n = w.n + 1, token = v_token, claim_until = v_now + (v_timeout + 10000) * interval '1 millisecond'
+    from picked k where w.delivery = k.delivery and w.state = 'held' and w.token is null
+    returning w.delivery, w.n, w.generation
+  )
+  select count(*), json_agg(json_build_object('delivery', m.delivery, 'n', m.n, 'generation', m.generation, 'token', v_token))
+  into v_taken, claims from moved m;
+  update posthaste.endpoint_state x set in_flight = x.in_flight + v_taken, pumped = x.pumped + v_taken,
+    busy_since = case when x.in_flight = 0 and v_taken > 0 then v_now else x.busy_since end,
+    probe_at = case when v_taken > 0 and x.probe_at is not null then 'infinity'::timestamptz else x.probe_at end,
+    tokens = coalesce(p.tokens - case when s.probe_at is null then v_taken else 0 end, x.tokens), tokens_at = case when p.tokens is null then x.tokens_at else v_now end,
+    pump_token = p_pump, pump_until = v_now + p_lease
+  where x.endpoint = p_endpoint;
+  if v_taken > 0 and status = 'idle' then status := 'pumping'; end if;
+  if v_taken = v_take and v_take > 0 then until := null; end if;
+  remaining := greatest(0, remaining - v_taken);
+  -- Held rows that are not due (a resend that failed) or must end are not for now.
+  if v_taken = 0 and v_take > 0 and status = 'pumping' then status := 'idle'; end if;
+end $$;
+
+-- A pump goes: at once free for another, or (p_until) somebody will look at that time.
+create or replace function posthaste.leave_pump(p_endpoint text, p_pump bigint, p_until timestamptz) returns void language sql volatile as $$
+  update posthaste.endpoint_state s set pump_token = null, pump_until = coalesce(p_until, '-infinity')
+  where s.endpoint = p_endpoint and s.pump_token = p_pump
+$$;
+
+-- park: what found no slot or token for too long waits for the pump; its endpoint goes to mode pump.
+create or replace function posthaste.park(p_deliveries text[], p_dispatch text) returns bigint
+language plpgsql set enable_seqscan = off set jit = off as $$
+declare
+  v_count bigint;
+  v_now timestamptz;
+begin
+  perform posthaste.lock_endpoints(array(select distinct w.endpoint from posthaste.work w where w.delivery = any (p_deliveries)));
+  v_now := clock_timestamp();
+  with parked as (
+    update posthaste.work w
+    set state = 'held', held_deadline = w.deadline, dispatch = null, scan_at = w.deadline
+    where w.delivery = any (p_deliveries) and w.dispatch is not distinct from p_dispatch and w.state in ('ready', 'retrying') and w.kind <> 'test'
+    returning w.endpoint
+  ), crowded as (
+    update posthaste.endpoint_state s set mode = 'pump', epoch = s.epoch + 1, mode_since = v_now, live_since = v_now
+    where s.endpoint in (select p.endpoint from parked p) and s.mode = 'shared'
+    returning s.endpoint, s.shard
+  ), told as (
+    insert into posthaste.health_inbox (endpoint, shard, fact) select c.endpoint, c.shard, '{"edit": "overloaded"}' from crowded c
+  )
+  select count(*) into v_count from parked;
+  return v_count;
 end $$;
 
 -- record: what came of claimed attempts, valid while the token stands, expired or not. One JSON array; fields as in
@@ -87,23 +271,25 @@ begin
   v_now := clock_timestamp();
   return query
   with r as materialized (
-    select * from json_to_recordset(p_results) as r (
+    select r.*, row_number() over () as ord from json_to_recordset(p_results) as r (
       id text, delivery text, token bigint, n int, outcome text, reason text, due_at timestamptz, step int, burned int,
       workflow boolean, started_at timestamptz, duration_ms real, status smallint, class text, phase text, error text,
       request_url text, request_headers text, request_bytes int, head_bytes int, response_headers text,
-      response_body text, response_truncated boolean, fresh_retry boolean, rule text, own_due_at timestamptz, retry_after_s int)
+      response_body text, response_truncated boolean, fresh_retry boolean, rule text, own_due_at timestamptz, retry_after_s int,
+      health text, epoch int, pause_until timestamptz, revision int)
   ), hit as materialized (
     select r.*, w.endpoint,
       case
         when r.outcome = 'delivered' then 'delivered'
         when w.cancel_requested then 'cancelled'
-        when r.outcome = 'retrying' and e.state in ('disabled', 'deleted') then 'cancelled'
+        when r.outcome = 'retrying' and (e.state in ('disabled', 'deleted') or w.queued_at <= e.cancel_before) then 'cancelled'
         else r.outcome
       end as final,
       case
         when r.outcome = 'delivered' then null
         when w.cancel_requested then 'requested'
         when r.outcome = 'retrying' and e.state in ('disabled', 'deleted') then 'endpoint_' || e.state
+        when r.outcome = 'retrying' and w.queued_at <= e.cancel_before then 'endpoint_disabled'
         else r.reason
       end as final_reason
     from r
@@ -116,7 +302,7 @@ begin
   ), kept as (
     update posthaste.work w
     set state = 'retrying', lane = case when w.lane = 'bulk' then 'bulk' else 'retry' end, token = null, claim_until = null,
-      due_at = h.due_at, resume_at = null, step = h.step, burned = h.burned, dispatch = null, workflow = h.workflow, scans = 0,
+      due_at = h.due_at, resume_at = null, held_deadline = null, step = h.step, burned = h.burned, dispatch = null, workflow = h.workflow, scans = 0,
       scan_at = h.due_at + case when h.workflow then interval '30 seconds' else interval '0' end,
       last_status = h.status, last_class = h.class
     from hit h
@@ -126,13 +312,40 @@ begin
     -- Everything the inserts below need travels with the row: the planner takes these CTEs for single rows and would
     -- join them by nested loops, 200 x 200.
     select * from ended union all select * from kept
+  ), tally as materialized (
+    select x.endpoint, count(*)::int as freed, count(*) filter (where x.kind = 'test')::int as tests,
+      count(*) filter (where x.health = 'ok')::int as ok, count(*) filter (where x.health = 'failure')::int as fail,
+      count(*) filter (where x.health = 'failure' and x.class like '%timeout%')::int as timeouts,
+      count(*) filter (where x.health = 'throttled')::int as throttled, count(*) filter (where x.health = 'configuration')::int as config,
+      count(*) filter (where x.health = 'neutral')::int as neutral, count(*) filter (where x.duration_ms > 2000)::int as slow,
+      max(x.revision) filter (where x.class = 'http_410') as gone_revision, max(x.pause_until) as pause_until, max(x.epoch) as epoch,
+      max(x.started_at) filter (where x.health in ('failure', 'throttled')) as started_at,
+      max(x.started_at) filter (where x.health = 'ok') as ok_started_at,
+      (array_agg(distinct x.delivery) filter (where x.health in ('failure', 'throttled')))[1:5] as deliveries,
+      (array_agg(x.status order by x.ord desc))[1] as status, (array_agg(x.class order by x.ord desc))[1] as class,
+      string_agg(case x.health when 'ok' then 'o' when 'failure' then 'f' else '' end, '' order by x.ord) as line
+    from changed x group by x.endpoint
   ), slots as (
     update posthaste.endpoint_state s
-    set in_flight = s.in_flight - c.freed, last_success_at = case when c.succeeded > 0 then v_now else s.last_success_at end
-    from (
-      select x.endpoint, count(*)::int as freed, count(*) filter (where x.final = 'delivered') as succeeded from changed x group by x.endpoint
-    ) c
-    where s.endpoint = c.endpoint
+    set in_flight = s.in_flight - (t.freed - t.tests), test_in_flight = s.test_in_flight - t.tests,
+      oks = s.oks + t.ok, last_success_at = case when t.ok > 0 then v_now else s.last_success_at end,
+      fails_in_row = case when t.ok > 0 then length(substring(t.line from 'f*$')) else s.fails_in_row + t.fail end,
+      busy_since = v_now, pause_until = greatest(s.pause_until, t.pause_until),
+      send_rate = s.send_rate * exp(greatest(-40, -extract(epoch from v_now - s.send_rate_at)::float8 / 30)) + t.freed / 30.0, send_rate_at = v_now
+    from tally t
+    where s.endpoint = t.endpoint
+    returning t.*, s.shard, s.health as endpoint_health, s.mode, s.rate
+  ), inbox as (
+    -- Plain success of a plainly healthy endpoint is only counted, in its row.
+    insert into posthaste.health_inbox (endpoint, shard, fact)
+    select t.endpoint, t.shard, json_build_object('epoch', t.epoch, 'startedMs', floor(extract(epoch from t.started_at) * 1000),
+      'okStartedMs', floor(extract(epoch from t.ok_started_at) * 1000), 'ok', t.ok,
+      'fail', t.fail, 'timeouts', t.timeouts, 'throttled', t.throttled, 'config', t.config, 'neutral', t.neutral, 'slow', t.slow,
+      'deliveries', coalesce(t.deliveries, '{}'), 'lastStatus', t.status, 'lastClass', t.class,
+      'pauseUntilMs', floor(extract(epoch from t.pause_until) * 1000), 'goneRevision', t.gone_revision)
+    from slots t
+    where t.fail > 0 or t.throttled > 0 or t.config > 0 or t.slow > 0 or t.gone_revision is not null or t.pause_until is not null
+      or t.endpoint_health <> 'closed' or t.rate is not null
   ), finals as (
     insert into posthaste.deliveries (id, tenant, endpoint, event, event_at, event_type, sequence, created_at, finished_at,
       kind, state, reason, n, burned, generation, last_status, last_class)
@@ -143,7 +356,7 @@ begin
     insert into posthaste.dead_letters (delivery, tenant, endpoint, event, event_at, event_type, generation, reason, attempts,
       last_status, last_class, died_at)
     select e.delivery, e.tenant, e.endpoint, e.event, e.event_at, e.event_type, e.generation, e.final_reason, e.n, e.status, e.class, v_now
-    from ended e where e.final = 'dead'
+    from ended e where e.final = 'dead' and e.kind <> 'test'
     on conflict on constraint dead_letters_pkey do nothing
   ), log as (
     insert into posthaste.attempts (id, delivery, n, started_at, tenant, endpoint, event, event_type, generation, duration_ms, status,
@@ -166,13 +379,18 @@ begin
   return query
   with back as (
     update posthaste.work w
-    set state = case when w.step > 0 or w.lane in ('retry') then 'retrying' else 'ready' end, n = w.n - 1, token = null, claim_until = null
-    from unnest(p_deliveries, p_tokens) a (delivery, token)
-    where w.delivery = a.delivery and w.token = a.token and w.state = 'sending'
-    returning w.delivery, w.endpoint
+    set state = case when s.mode = 'pump' and w.kind <> 'test' then 'held' when w.step > 0 or w.lane in ('retry') then 'retrying' else 'ready' end,
+      held_deadline = case when s.mode = 'pump' and w.kind <> 'test' then w.deadline end,
+      scan_at = case when s.mode = 'pump' and w.kind <> 'test' then w.deadline when w.dispatch is null and not w.workflow then clock_timestamp() else w.scan_at end,
+      n = w.n - 1, token = null, claim_until = null
+    from unnest(p_deliveries, p_tokens) a (delivery, token), posthaste.endpoint_state s
+    where w.delivery = a.delivery and w.token = a.token and w.state = 'sending' and s.endpoint = w.endpoint
+    returning w.delivery, w.endpoint, w.kind
   ), slots as (
-    update posthaste.endpoint_state s set in_flight = s.in_flight - b.freed
-    from (select x.endpoint, count(*)::int as freed from back x group by x.endpoint) b where s.endpoint = b.endpoint
+    update posthaste.endpoint_state s set in_flight = s.in_flight - b.freed, test_in_flight = s.test_in_flight - b.tests, tokens = s.tokens + b.freed,
+      probe_at = case when s.probe_at = 'infinity' then clock_timestamp() else s.probe_at end
+    from (select x.endpoint, count(*) filter (where x.kind <> 'test')::int as freed, count(*) filter (where x.kind = 'test')::int as tests from back x group by x.endpoint) b
+    where s.endpoint = b.endpoint
   )
   select b.delivery from back b;
 end $$;
@@ -212,33 +430,41 @@ begin
     set state = 'ready', lane = case when w.lane = 'bulk' then 'bulk' else 'retry' end, token = null, claim_until = null, due_at = v_now,
       scan_at = v_now, dispatch = null, workflow = false, scans = 0, last_status = null, last_class = 'worker_lost'
     from lost l where w.delivery = l.delivery and w.token = l.token
-    returning w.delivery, w.endpoint, w.n
+    returning w.delivery, w.endpoint, w.n, w.kind
   ), slots as (
-    update posthaste.endpoint_state s set in_flight = s.in_flight - f.freed
-    from (select x.endpoint, count(*)::int as freed from freed x group by x.endpoint) f where s.endpoint = f.endpoint
+    update posthaste.endpoint_state s set in_flight = s.in_flight - (f.freed - f.tests), test_in_flight = s.test_in_flight - f.tests
+    from (select x.endpoint, count(*)::int as freed, count(*) filter (where x.kind = 'test')::int as tests from freed x group by x.endpoint) f
+    where s.endpoint = f.endpoint
+    returning s.endpoint, s.shard, s.health, s.probe_at, f.freed
+  ), inbox as (
+    insert into posthaste.health_inbox (endpoint, shard, fact)
+    select s.endpoint, s.shard, json_build_object('lost', s.freed, 'lastClass', 'worker_lost') from slots s where s.health <> 'closed' or s.probe_at is not null
   )
   select f.delivery, f.n from freed f;
 end $$;
 
 -- finish: deliveries that end without another attempt: past their deadline, cancelled, or their endpoint is gone.
+-- Alone of all it takes no endpoint's lock, so that a hundred thousand rows of one may end while others are claimed: it
+-- waits for no row, and a row that is being claimed or was replayed meanwhile no longer matches.
 -- A row that is none of these, or is being sent, is left alone. `workflow`: one sleeps for it and should be told.
 create or replace function posthaste.finish(p_deliveries text[])
 returns table (delivery text, state text, reason text, workflow boolean) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
 begin
-  perform posthaste.lock_endpoints(array(select distinct w.endpoint from posthaste.work w where w.delivery = any (p_deliveries)));
   v_now := clock_timestamp();
   return query
   with why as materialized (
-    select w.delivery,
-      case when w.cancel_requested or e.state in ('disabled', 'deleted') then 'cancelled' else 'dead' end as final,
-      case when w.cancel_requested then 'requested' when e.state in ('disabled', 'deleted') then 'endpoint_' || e.state else 'deadline' end as final_reason
+    select w.delivery, w.generation,
+      case when w.cancel_requested or g.gone then 'cancelled' else 'dead' end as final,
+      case when w.cancel_requested then 'requested' when e.state = 'deleted' then 'endpoint_deleted' when g.gone then 'endpoint_disabled' else 'deadline' end as final_reason
     from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint
+    cross join lateral (select e.state = 'deleted' or (w.kind <> 'test' and (e.state = 'disabled' or w.queued_at <= e.cancel_before)) as gone) g
     where w.delivery = any (p_deliveries) and w.state <> 'sending'
-      and (w.cancel_requested or e.state in ('disabled', 'deleted') or w.deadline <= v_now)
+      and (w.cancel_requested or g.gone or w.deadline <= v_now)
+    order by w.delivery for update of w skip locked
   ), ended as (
-    delete from posthaste.work w using why y where w.delivery = y.delivery and w.state <> 'sending'
+    delete from posthaste.work w using why y where w.delivery = y.delivery and w.generation = y.generation and w.state <> 'sending'
     returning w.*, y.final, y.final_reason
   ), finals as (
     insert into posthaste.deliveries (id, tenant, endpoint, event, event_at, event_type, sequence, created_at, finished_at,
@@ -250,7 +476,7 @@ begin
     insert into posthaste.dead_letters (delivery, tenant, endpoint, event, event_at, event_type, generation, reason, attempts,
       last_status, last_class, died_at)
     select e.delivery, e.tenant, e.endpoint, e.event, e.event_at, e.event_type, e.generation, e.final_reason, e.n, e.last_status, e.last_class, v_now
-    from ended e where e.final = 'dead'
+    from ended e where e.final = 'dead' and e.kind <> 'test'
     on conflict on constraint dead_letters_pkey do nothing
   )
   select e.delivery, e.final, e.final_reason, e.workflow from ended e;

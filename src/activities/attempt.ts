@@ -1,6 +1,6 @@
 /** One claimed attempt: request → POST → decision → record. Called by sender.ts. */
 import type { LoadedDelivery } from '../db/load.ts';
-import { type ClaimAnswer, giveBack } from '../db/verbs.ts';
+import { giveBack } from '../db/verbs.ts';
 import type { PostResult } from '../egress/post.ts';
 import type { MemberOutcome } from './outcome.ts';
 import { type PreparedEndpoint, type PreparedRequest, prepareRequest } from './prepare.ts';
@@ -9,6 +9,13 @@ import type { SenderDeps, SendOptions } from './sender.ts';
 
 /** Claims last deadline + 10 s; a request that has not been written 9 s after the claim was asked for never is. */
 const CLAIM_MARGIN_MS = 9_000;
+
+/** What was granted. */
+export interface Claimed {
+  token: number | null;
+  n: number | null;
+  epoch: number | null;
+}
 
 /** null: the request can't be made from what is stored. Recorded as a fault of ours, like an endpoint that can't be. */
 function prepareSafely(
@@ -32,9 +39,9 @@ export async function attempt(
   deps: SenderDeps,
   row: LoadedDelivery,
   endpoint: PreparedEndpoint | undefined,
-  claimed: ClaimAnswer,
+  claimed: Claimed,
   claimedAt: number,
-  options: SendOptions,
+  options: Pick<SendOptions, 'ownWorkflow'>,
   someoneWaits: () => boolean,
 ): Promise<MemberOutcome> {
   const startBefore = claimedAt + CLAIM_MARGIN_MS;

@@ -4,6 +4,7 @@ import type { LoadedDelivery } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
 import type { Log } from '../log.ts';
 import type { Starter } from '../temporal/starter.ts';
+import type { Gate } from './gate.ts';
 import type { Living } from './living.ts';
 import type { MemberOutcome } from './outcome.ts';
 import type { Sender } from './sender.ts';
@@ -11,11 +12,14 @@ import type { Sender } from './sender.ts';
 export interface ActivityDeps {
   db: Pool;
   sender: Sender;
+  gate: Gate;
   clock: DbClock;
   starter: Starter;
   living: Living;
   grouping: 'auto' | 'never';
   log: Log;
+  /** There may be news of an endpoint for the health step. */
+  tellHealth(): void;
   /** Aborts when this process stops: no new claims after that. */
   stopping: AbortSignal;
   /** Every recorded attempt passes here: metrics, the canonical log line, disabling after 410, fairness costs. */

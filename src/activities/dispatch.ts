@@ -6,19 +6,23 @@
  * a lost worker) becomes a row alone when the group is dissolved.
  */
 import { Context } from '@temporalio/activity';
-import { dissolve, renewDispatch } from '../db/dispatches.ts';
+import { dispatchEndpoints, dissolve, renewDispatch } from '../db/dispatches.ts';
 import { type LoadedDelivery, loadDispatch } from '../db/load.ts';
 import { finish, park } from '../db/verbs.ts';
-import type { DispatchResult } from '../workflows/contract.ts';
+import { type DispatchResult, LANE_QUEUES } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { MemberOutcome } from './outcome.ts';
+import { runPump } from './pump.ts';
 
 export const DISPATCH_ALIVE_MS = 30_000;
 const RENEW_MS = 8_000;
 const LEAVE_MS = 100;
 const REAP_GRACE_MS = 15_000;
-/** In a shared group a member waits a second for a slot; a group of one endpoint is paced by that endpoint's cap. */
-const PATIENCE_MS = { first: 1_000, retry: 1_000, bulk: 1_000, held: 20_000 } as const;
+/** A member waits so long for a slot or a token; then its endpoint goes to mode pump. */
+const PATIENCE_MS = 1_000;
+/** Endpoints of a group are pumped for so long, so that none of them keeps the group. */
+const PUMP_RUN_MS = 20_000;
+const PUMP_LINGER_MS = 500;
 
 export async function attemptDispatch(
   deps: ActivityDeps,
@@ -28,6 +32,8 @@ export async function attemptDispatch(
   const began = performance.now();
   const context = Context.current();
   deps.starter.began(context.info.workflowExecution?.workflowId ?? '');
+  const pumps =
+    context.info.taskQueue === LANE_QUEUES.held ? await dispatchEndpoints(deps.db, dispatchId) : [];
   const rows = await loadDispatch(deps.db, dispatchId);
   const result: DispatchResult = { delivered: 0, failed: 0, left: 0 };
   const over = new AbortController();
@@ -43,7 +49,6 @@ export async function attemptDispatch(
   let leaving: NodeJS.Timeout | undefined;
   try {
     const ready = rows.filter((row) => row.state !== 'sending');
-    const lane = ready[0]?.lane ?? 'first';
     let ending: string[] = [];
     let parking: string[] = [];
     // Nobody waits for the group's slowest member: who can't be sent leaves while it goes on.
@@ -83,8 +88,7 @@ export async function attemptDispatch(
             outcome.verdict === 'disabled'
           )
             ending.push(row.delivery);
-          else if (outcome.verdict === 'held') parking.push(row.delivery);
-          break;
+          break; // a held one left the group with the claim that refused it
         case 'denied':
           result.left++;
           parking.push(row.delivery);
@@ -95,7 +99,13 @@ export async function attemptDispatch(
       }
     };
     leaving = setInterval(() => void letGo().catch(() => {}), LEAVE_MS); // what fails is dissolved with the rest
-    await deps.sender.send(ready, { patienceMs: PATIENCE_MS[lane], ownWorkflow, stop }, onOutcome);
+    await deps.sender.send(ready, { patienceMs: PATIENCE_MS, ownWorkflow, stop }, onOutcome);
+    const runs = pumps.map((endpoint) =>
+      runPump(deps, endpoint, { runMs: PUMP_RUN_MS, lingerMs: PUMP_LINGER_MS, stop }).catch(
+        (error: unknown) => deps.log.warn({ err: error, endpoint }, 'a pump broke off; another follows'),
+      ),
+    );
+    await Promise.all(runs);
     clearInterval(leaving);
     await letGo();
     await Promise.all(starts);

@@ -1,11 +1,8 @@
 /**
- * Every recorded attempt passes here once: the canonical log line, metrics, what a tenant's events cost, and the end
- * of an endpoint that said 410. Called by send.ts and dispatch.ts.
+ * Every recorded attempt passes here once: the canonical log line, metrics, what a tenant's events cost, and a nudge
+ * for the health step. Called by send.ts, dispatch.ts and pump.ts.
  */
-import { disableGone } from '../db/endpoint-health.ts';
-import { scanSoon } from '../db/endpoints.ts';
 import type { LoadedDelivery } from '../db/load.ts';
-import type { Pool } from '../db/pool.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { MemberOutcome } from './outcome.ts';
@@ -17,14 +14,12 @@ export interface Observer {
 }
 
 const MAX_TENANTS = 20_000;
-const SCAN_BATCH = 1_000;
 
 interface ObserverDeps {
-  db: Pool;
   log: Log;
   metrics: Metrics;
-  /** Rows are due for the scanner, of this process or another. */
-  scan: () => void;
+  /** There may be news of an endpoint. */
+  tellHealth: () => void;
 }
 
 export function createObserver(deps: ObserverDeps): Observer {
@@ -58,24 +53,8 @@ export function createObserver(deps: ObserverDeps): Observer {
           'attempt',
         );
       }
-      if (outcome.class === 'http_410') {
-        endGone(deps, row, outcome.revision).catch((error: unknown) =>
-          deps.log.error(
-            { err: error, endpoint: row.endpoint },
-            'an endpoint that is gone could not be disabled',
-          ),
-        );
-      }
+      // The record has left a note for the health step (or nothing, when all is well).
+      if (outcome.class !== 'ok') deps.tellHealth();
     },
   };
-}
-
-async function endGone(deps: ObserverDeps, row: LoadedDelivery, revision: number): Promise<void> {
-  if (!(await disableGone(deps.db, row.endpoint, revision))) return;
-  deps.log.warn(
-    { endpoint: row.endpoint, tenant: row.tenant },
-    'endpoint disabled: its receiver answered 410 Gone',
-  );
-  while ((await scanSoon(deps.db, row.endpoint, SCAN_BATCH)) === SCAN_BATCH);
-  deps.scan();
 }

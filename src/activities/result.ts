@@ -1,18 +1,19 @@
 /** From a request's result to what is written: class → decision → attempt record. Called by sender.ts; no I/O. */
 import type { LoadedDelivery } from '../db/load.ts';
-import type { AttemptRecord, ClaimAnswer } from '../db/verbs.ts';
-import type { OutcomeClass } from '../domain/classes.ts';
+import type { AttemptRecord } from '../db/verbs.ts';
+import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
 import { decide } from '../domain/decide.ts';
 import { parseRetryAfter } from '../domain/retry-after.ts';
 import { DEFAULT_POLICY } from '../domain/retry-policy.ts';
 import type { PostResult } from '../egress/post.ts';
 import { newId } from '../ids.ts';
+import type { Claimed } from './attempt.ts';
 import type { PreparedEndpoint } from './prepare.ts';
 
 export interface ResultFacts {
   row: LoadedDelivery;
   endpoint: PreparedEndpoint | undefined; // undefined: could not be prepared
-  claimed: ClaimAnswer;
+  claimed: Claimed;
   result: PostResult | undefined;
   logged: string;
   bytes: number;
@@ -20,16 +21,29 @@ export interface ResultFacts {
   ownWorkflow: (delivery: LoadedDelivery) => boolean;
 }
 
+/** With these and a Retry-After the receiver speaks for the endpoint, not for one delivery. */
+const PAUSING = new Set([429, 503]);
+
+/** What an attempt says of its endpoint. Whoever tries an endpoint out must not break its circuit. */
+function healthOf(outcomeClass: OutcomeClass, test: boolean): AttemptRecord['health'] {
+  if (outcomeClass === 'ok') return 'ok';
+  if (test) return 'neutral';
+  if (outcomeClass === 'http_429') return 'throttled';
+  if (outcomeClass === 'http_4xx' || outcomeClass === 'http_3xx') return 'configuration';
+  return OUTCOME_CLASSES[outcomeClass].countsForBreaker ? 'failure' : 'neutral';
+}
+
 export function classifyResult(facts: ResultFacts): { record: AttemptRecord; class: OutcomeClass } {
   const { row, endpoint, claimed, result, nowMs } = facts;
   const outcomeClass: OutcomeClass = result?.class ?? 'local';
+  const retryAfterSeconds = result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs);
   const decision = decide({
     delivery: row.delivery,
     n: claimed.n!,
     step: row.step,
     burned: row.burned,
     class: outcomeClass,
-    retryAfterSeconds: result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs),
+    retryAfterSeconds,
     nowMs,
     deadlineMs: row.deadline.getTime(),
     resumeAtMs: row.resume_at?.getTime() ?? null,
@@ -70,6 +84,13 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     rule: null,
     own_due_at: null,
     retry_after_s: null,
+    health: healthOf(outcomeClass, row.kind === 'test'),
+    epoch: claimed.epoch,
+    revision: endpoint?.row.revision ?? 0,
+    pause_until:
+      retryAfterSeconds === null || !PAUSING.has(result?.status ?? 0)
+        ? null
+        : new Date(nowMs + retryAfterSeconds * 1_000).toISOString(),
   };
   return { record, class: outcomeClass };
 }

@@ -103,6 +103,8 @@ async function translate(
           return null;
       }
     case 'denied':
+      // A test send is over soon; it waits for its own slot.
+      if (row.kind === 'test') return wait(row, 'busy', deps.clock.now() + 500);
       await park(deps.db, [row.delivery], null);
       return wait(row, 'held', deps.clock.now() + HELD_MS);
     case 'left':

@@ -10,6 +10,7 @@
  * and the delivery is due again (the receiver may have it: at least once); after the record, nothing is lost.
  */
 
+import { LRUCache } from 'lru-cache';
 import type { DbClock } from '../db/clock.ts';
 import { type LoadedDelivery, type LoadedEndpoint, loadBodies, loadEndpoints } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
@@ -17,7 +18,7 @@ import { type ClaimAnswer, claim } from '../db/verbs.ts';
 import type { Egress } from '../egress/post.ts';
 import type { Log } from '../log.ts';
 import type { MasterKeys } from '../secrets.ts';
-import { attempt } from './attempt.ts';
+import { attempt, type Claimed } from './attempt.ts';
 import type { Gate } from './gate.ts';
 import type { MemberOutcome } from './outcome.ts';
 import { type PreparedEndpoint, prepareEndpoint } from './prepare.ts';
@@ -49,6 +50,13 @@ export interface Sender {
     options: SendOptions,
     onOutcome: (member: LoadedDelivery, outcome: MemberOutcome) => void,
   ): Promise<void>;
+  /** One delivery whose claim was granted already (a pump's). `claimedAt`: performance.now() before the claim was asked for. */
+  sendClaimed(
+    row: LoadedDelivery,
+    claimed: Claimed,
+    claimedAt: number,
+    options: Pick<SendOptions, 'ownWorkflow'>,
+  ): Promise<MemberOutcome>;
 }
 
 export interface SenderDeps {
@@ -67,7 +75,34 @@ const ENDPOINT_TTL_MS = 1_000;
 
 export function createSender(deps: SenderDeps): Sender {
   const granted: Granted = new Map();
+  const prepared = new LRUCache<string, Promise<PreparedEndpoint | undefined>>({
+    max: 5_000,
+    ttl: ENDPOINT_TTL_MS,
+  });
   return {
+    async sendClaimed(row, claimed, claimedAt, options) {
+      deps.gate.enter(row.tenant);
+      try {
+        let endpoint = prepared.get(row.endpoint);
+        if (endpoint === undefined) {
+          endpoint = loadEndpoints(deps.db, [row.endpoint])
+            .then((rows) => prepareEndpoints(deps, rows))
+            .then((map) => map.get(row.endpoint));
+          prepared.set(row.endpoint, endpoint);
+          endpoint.catch(() => prepared.delete(row.endpoint));
+        }
+        return await attempt(deps, row, await endpoint, claimed, claimedAt, options, () => true);
+      } catch (error) {
+        deps.log.error(
+          { err: error, delivery: row.delivery },
+          'an attempt could not be finished; its claim will expire',
+        );
+        return { kind: 'left' };
+      } finally {
+        deps.gate.leave(row.tenant);
+        row.body = null;
+      }
+    },
     async send(members, options, onOutcome) {
       if (granted.size > 20_000) granted.clear();
       await sendBatch(deps, granted, members, options, onOutcome);

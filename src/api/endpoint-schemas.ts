@@ -1,6 +1,7 @@
 /** What an endpoint looks like from outside. Write-only values are shown by name, length and fingerprint. */
 import { z } from '@hono/zod-openapi';
 import type { EndpointRow } from '../db/endpoints.ts';
+import { reportOf } from '../domain/endpoint-report.ts';
 import { eventType, notifyEmails, text, timestamp } from './schemas.ts';
 
 const duration = z.string().openapi({ example: '5m', description: 'A number and ms, s, m, h or d' });
@@ -34,6 +35,16 @@ const limits = z
       .max(1_000)
       .optional()
       .openapi({ description: 'Requests at a time; default 10' }),
+    rate_per_second: z
+      .number()
+      .min(0.01)
+      .max(10_000)
+      .nullable()
+      .optional()
+      .openapi({ description: 'Requests per second, with bursts of a second (2 at least); null: no limit' }),
+    catch_up_share: z.number().min(0).max(1).optional().openapi({
+      description: 'Share of the rate that a backlog always gets, besides new traffic; default 0.1',
+    }),
     timeout_ms: z.int().min(1_000).max(30_000).optional().openapi({ description: 'Default 15000' }),
   })
   .openapi('EndpointLimits');
@@ -91,6 +102,23 @@ export const EndpointChange = z
   .openapi('EndpointChange');
 export type EndpointFields = Omit<z.output<typeof EndpointChange>, 'url'> & { url?: string | undefined };
 
+export const Health = z
+  .object({
+    state: z.enum(['closed', 'open', 'half_open', 'recovering', 'misconfigured']),
+    mode: z.enum(['shared', 'pump']),
+    since: timestamp,
+    next_probe_at: timestamp.nullable(),
+    paused_until: timestamp.nullable().openapi({ description: 'Asked for by the receiver (Retry-After)' }),
+    held: z.int().openapi({ description: 'Deliveries that wait for the endpoint, counted to 10,000' }),
+    rate_per_second: z
+      .number()
+      .nullable()
+      .openapi({ description: 'What it may be sent now; null: no limit but in_flight' }),
+    caught_up_at: timestamp.nullable().openapi({ description: 'When the backlog will be gone at this rate' }),
+    in_flight: z.int(),
+    last_success_at: timestamp.nullable(),
+  })
+  .openapi('EndpointHealth');
 const certificate = z.object({ subject: z.string(), fingerprint_sha256: z.string(), expires_at: timestamp });
 export const Endpoint = z
   .object({
@@ -101,7 +129,13 @@ export const Endpoint = z
     state: z.enum(['active', 'paused', 'disabled']),
     disabled_reason: z.string().nullable(),
     retry_policy: RetryPolicy,
-    limits: z.object({ in_flight: z.int(), timeout_ms: z.int() }),
+    limits: z.object({
+      in_flight: z.int(),
+      rate_per_second: z.number().nullable(),
+      catch_up_share: z.number(),
+      timeout_ms: z.int(),
+    }),
+    health: Health,
     headers: z.array(z.object({ name: z.string(), length: z.int() })),
     tls: z.object({ client_certificate: certificate.nullable(), ca_bundle: z.array(certificate) }).nullable(),
     traceparent: z.boolean(),
@@ -162,7 +196,13 @@ export function endpointView(row: EndpointRow) {
     state: row.state,
     disabled_reason: row.disabled_reason,
     retry_policy: row.retry_policy_given ?? { preset: 'default' },
-    limits: { in_flight: row.cap, timeout_ms: row.timeout_ms },
+    limits: {
+      in_flight: row.cap,
+      rate_per_second: row.rate_limit,
+      catch_up_share: rounded(row.catch_up_share),
+      timeout_ms: row.timeout_ms,
+    },
+    health: healthView(row),
     headers: row.headers_shown,
     tls: row.tls_shown,
     traceparent: row.traceparent,
@@ -170,6 +210,25 @@ export function endpointView(row: EndpointRow) {
     revision: row.revision,
     created_at: row.created_at,
     updated_at: row.updated_at,
+  };
+}
+
+/** As it was given: PostgreSQL's real has seven digits. */
+const rounded = (value: number): number => Number(value.toPrecision(6));
+
+function healthView(row: EndpointRow) {
+  const report = reportOf(row, null, Date.now());
+  return {
+    state: report.health,
+    mode: report.mode,
+    since: report.since,
+    next_probe_at: report.nextProbeAt,
+    paused_until: report.pausedUntil,
+    held: report.held,
+    rate_per_second: report.rate === null ? null : rounded(report.rate),
+    caught_up_at: report.caughtUpAt,
+    in_flight: row.in_flight,
+    last_success_at: row.last_success_at,
   };
 }
 

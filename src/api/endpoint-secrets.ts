@@ -4,6 +4,7 @@
  */
 import type { z } from '@hono/zod-openapi';
 import { getEndpoint, lockEndpoint, touchEndpoint } from '../db/endpoints.ts';
+import { tellHealth } from '../db/health.ts';
 import { withTransaction } from '../db/pool.ts';
 import { insertSecret, listSecrets, retireSecrets, type SecretRow } from '../db/secrets.ts';
 import { MAX_SIGNING_SECRETS } from '../domain/headers.ts';
@@ -77,8 +78,10 @@ export function secretRoutes(deps: ApiDeps, probing: RateLimit): BoundRoute[] {
         const sealed = sealSecret(keys, tenant, endpoint, secret);
         const createdAt = await insertSecret(client, tenant, endpoint, sealed);
         await touchEndpoint(client, endpoint);
+        await tellHealth(client, endpoint, 'edit');
         return view(sealed.id, secret, createdAt, await listSecrets(client, tenant, endpoint));
       });
+      deps.tellHealth?.();
       return { status: 200, json: answer };
     }),
   ];

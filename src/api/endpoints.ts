@@ -1,14 +1,15 @@
-/** Endpoints: made, listed, changed, disabled, deleted. Their secrets after creation are in endpoint-secrets.ts. */
+/** Endpoints: made, listed, changed, deleted. States are in endpoint-states.ts, secrets in endpoint-secrets.ts. */
 import { z } from '@hono/zod-openapi';
+import { moveEndpoint } from '../db/endpoint-states.ts';
 import {
   getEndpoint,
   insertEndpoint,
   listEndpoints,
   lockEndpoint,
-  setEndpointState,
   shareTenant,
   updateEndpoint,
 } from '../db/endpoints.ts';
+import { tellHealth } from '../db/health.ts';
 import { withTransaction } from '../db/pool.ts';
 import { insertSecret } from '../db/secrets.ts';
 import { newId } from '../ids.ts';
@@ -28,7 +29,6 @@ import { requireTenant } from './tenants.ts';
 const base = { tag: 'Endpoints', status: 200, schema: Endpoint, answer: 'The endpoint' } as const;
 const path = '/v1/tenants/{tenant}/endpoints';
 const one = `${path}/{endpoint}`;
-const Nothing = z.strictObject({});
 const LIVING = ['active', 'paused', 'disabled'] as const;
 
 export const endpointSpecs = {
@@ -78,26 +78,6 @@ export const endpointSpecs = {
     answer: 'Deleted',
     schema: undefined as never,
   }),
-  enable: route({
-    ...base,
-    method: 'post',
-    path: `${one}/enable`,
-    id: 'enableEndpoint',
-    summary: 'Enable a disabled endpoint',
-    body: Nothing,
-    bodyOptional: true,
-  }),
-  disable: route({
-    ...base,
-    method: 'post',
-    path: `${one}/disable`,
-    id: 'disableEndpoint',
-    summary: 'Disable an endpoint',
-    description:
-      'Its unfinished deliveries end as `cancelled` (endpoint_disabled) within seconds; new events pass it by.',
-    body: Nothing,
-    bodyOptional: true,
-  }),
 };
 
 export function endpointRoutes(deps: ApiDeps, scans: Scans, probing: RateLimit): BoundRoute[] {
@@ -146,33 +126,19 @@ export function endpointRoutes(deps: ApiDeps, scans: Scans, probing: RateLimit):
       const row = await withTransaction(db, async (client) => {
         if (!(await lockEndpoint(client, tenant, endpoint))) noEndpoint();
         const before = (await getEndpoint(client, tenant, endpoint)) ?? noEndpoint();
-        return updateEndpoint(client, tenant, endpoint, settingsFrom(deps, tenant, endpoint, before, body));
+        const settings = settingsFrom(deps, tenant, endpoint, before, body);
+        if (body.url !== undefined || body.headers !== undefined || body.tls !== undefined)
+          await tellHealth(client, endpoint, 'edit');
+        return updateEndpoint(client, tenant, endpoint, settings);
       });
+      deps.tellHealth?.();
       return { status: 200, json: endpointView(row ?? noEndpoint()) };
     }),
     bind(endpointSpecs.remove, async ({ param }) => {
       const endpoint = param('endpoint');
-      if (!(await setEndpointState(db, param('tenant'), endpoint, LIVING, 'deleted', null))) noEndpoint();
+      if ((await moveEndpoint(db, param('tenant'), endpoint, 'delete')) === null) noEndpoint();
       await scans.endWorkOf([endpoint]);
       return { status: 204 };
-    }),
-    bind(endpointSpecs.enable, async ({ param }) => {
-      const [tenant, endpoint] = [param('tenant'), param('endpoint')];
-      await setEndpointState(db, tenant, endpoint, ['disabled'], 'active', null);
-      return shown(tenant, endpoint);
-    }),
-    bind(endpointSpecs.disable, async ({ param }) => {
-      const [tenant, endpoint] = [param('tenant'), param('endpoint')];
-      const changed = await setEndpointState(
-        db,
-        tenant,
-        endpoint,
-        ['active', 'paused'],
-        'disabled',
-        'operator',
-      );
-      if (changed) await scans.endWorkOf([endpoint]);
-      return shown(tenant, endpoint);
     }),
   ];
 }

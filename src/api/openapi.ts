@@ -8,6 +8,7 @@ import { deadLetterSpecs } from './dead-letters.ts';
 import { deliverySpecs } from './deliveries.ts';
 import { RetryPolicy } from './endpoint-schemas.ts';
 import { secretSpecs } from './endpoint-secrets.ts';
+import { endpointStateSpecs } from './endpoint-states.ts';
 import { endpointSpecs } from './endpoints.ts';
 import { eventReadSpecs } from './event-reads.ts';
 import { eventSpecs } from './events.ts';
@@ -41,6 +42,7 @@ export function allSpecs(): RouteSpec[] {
   const groups = [
     tenantSpecs,
     endpointSpecs,
+    endpointStateSpecs,
     secretSpecs,
     eventSpecs,
     eventReadSpecs,

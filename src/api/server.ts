@@ -9,6 +9,7 @@ import { deliveryRoutes } from './deliveries.ts';
 import type { ApiDeps } from './deps.ts';
 import { mount } from './dispatch.ts';
 import { secretRoutes } from './endpoint-secrets.ts';
+import { endpointStateRoutes } from './endpoint-states.ts';
 import { endpointRoutes } from './endpoints.ts';
 import { eventReadRoutes } from './event-reads.ts';
 import { eventRoutes } from './events.ts';
@@ -44,6 +45,7 @@ export function createApi(deps: ApiDeps): Api {
     ...eventReadRoutes(deps),
     ...tenantRoutes(deps, scans),
     ...endpointRoutes(deps, scans, probing),
+    ...endpointStateRoutes(deps, scans),
     ...secretRoutes(deps, probing),
     ...deliveryRoutes(deps),
     ...deadLetterRoutes(deps),

@@ -11,6 +11,16 @@ export async function renewDispatch(db: Db, dispatch: string, aliveMs: number): 
   return result.rowCount === 1;
 }
 
+/** The endpoints of a group of pumps; none for a group of deliveries. */
+export async function dispatchEndpoints(db: Db, dispatch: string): Promise<string[]> {
+  const result = await db.query({
+    name: 'dispatch_endpoints',
+    text: 'select endpoints from posthaste.dispatches where id = $1',
+    values: [dispatch],
+  });
+  return result.rows[0]?.endpoints ?? [];
+}
+
 /** Ends groups: by id, or (ids null) all of the shards past their alive_until. Members become rows alone. */
 export async function dissolve(
   db: Db,

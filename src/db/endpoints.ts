@@ -1,4 +1,5 @@
 /** Endpoints as the API writes and shows them. What a sender needs of one is read by src/db/load.ts. */
+import { type EndpointHealthRow, HEALTH_COLUMNS } from './health.ts';
 import type { Db } from './pool.ts';
 
 /** Settings as stored; all of them, checked and sealed by src/api/endpoint-settings.ts. */
@@ -11,6 +12,8 @@ export interface EndpointSettings {
   deadlineMs: number;
   timeoutMs: number;
   cap: number;
+  rateLimit: number | null; // per second; null: none
+  catchUpShare: number;
   headersSealed: Buffer | null;
   headersShown: unknown;
   tlsSealed: Buffer | null;
@@ -19,7 +22,7 @@ export interface EndpointSettings {
   notifyEmails: readonly string[];
 }
 
-export interface EndpointRow {
+export interface EndpointRow extends Omit<EndpointHealthRow, 'state'> {
   id: string;
   url: string;
   description: string | null;
@@ -32,6 +35,7 @@ export interface EndpointRow {
   deadline_ms: number;
   timeout_ms: number;
   cap: number;
+  catch_up_share: number;
   headers_sealed: Buffer | null;
   headers_shown: { name: string; length: number }[];
   tls_sealed: Buffer | null;
@@ -42,10 +46,11 @@ export interface EndpointRow {
   updated_at: Date;
 }
 
-const COLUMNS = `e.id, e.url, e.description, e.event_types, e.state, e.disabled_reason, e.revision, e.retry_policy,
+const COLUMNS = `e.id, e.url, e.description, e.event_types, e.disabled_reason, e.revision, e.retry_policy,
   e.retry_policy_given, e.deadline_ms, e.timeout_ms, s.cap, e.headers_sealed, e.headers_shown, e.tls_sealed, e.tls_shown,
-  e.traceparent, e.notify_emails, e.created_at, e.updated_at`;
-const FROM = 'from posthaste.endpoints e join posthaste.endpoint_state s on s.endpoint = e.id';
+  e.traceparent, e.notify_emails, e.created_at, e.updated_at, s.catch_up_share, ${HEALTH_COLUMNS}`;
+const FROM = `from posthaste.endpoints e join posthaste.endpoint_state s on s.endpoint = e.id
+  left join posthaste.endpoint_health h on h.endpoint = e.id`;
 
 /** Holds the tenant against deletion until the transaction ends. False: no such tenant. */
 export async function shareTenant(db: Db, tenant: string): Promise<boolean> {
@@ -70,7 +75,8 @@ export async function insertEndpoint(
           timeout_ms, headers_sealed, headers_shown, tls_sealed, tls_shown, traceparent, notify_emails)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) returning id, tenant
       )
-      insert into posthaste.endpoint_state (endpoint, tenant, cap) select id, tenant, $16 from e`,
+      insert into posthaste.endpoint_state (endpoint, tenant, shard, cap, rate_limit, catch_up_share)
+      select e.id, e.tenant, t.shard, $16, $17, $18 from e join posthaste.tenants t on t.id = e.tenant`,
     values: [id, tenant, ...values(s)],
   });
   return (await getEndpoint(db, tenant, id)) as EndpointRow;
@@ -91,7 +97,8 @@ export async function updateEndpoint(
           traceparent = $14, notify_emails = $15, revision = revision + 1, updated_at = now()
         where id = $1 and tenant = $2 and state <> 'deleted' returning id
       )
-      update posthaste.endpoint_state x set cap = $16 from e where x.endpoint = e.id and x.cap <> $16`,
+      update posthaste.endpoint_state x set cap = $16, rate_limit = $17, catch_up_share = $18 from e
+      where x.endpoint = e.id and (x.cap, coalesce(x.rate_limit, 0), x.catch_up_share) is distinct from ($16, coalesce($17, 0)::real, $18::real)`,
     values: [id, tenant, ...values(s)],
   });
   return getEndpoint(db, tenant, id);
@@ -113,6 +120,8 @@ function values(s: EndpointSettings): unknown[] {
     s.traceparent,
     s.notifyEmails,
     s.cap,
+    s.rateLimit,
+    s.catchUpShare,
   ];
 }
 
@@ -153,24 +162,6 @@ export async function listEndpoints(
     values: [tenant, state, before, limit],
   });
   return result.rows;
-}
-
-/** Moves an endpoint to a state when it is in one of `from`; grows the revision. False: it was in none of them. */
-export async function setEndpointState(
-  db: Db,
-  tenant: string,
-  id: string,
-  from: readonly string[],
-  to: string,
-  reason: string | null,
-): Promise<boolean> {
-  const result = await db.query({
-    name: 'set_endpoint_state',
-    text: `update posthaste.endpoints set state = $4, disabled_reason = $5, revision = revision + 1, updated_at = now()
-      where id = $1 and tenant = $2 and state = any ($3)`,
-    values: [id, tenant, from, to, reason],
-  });
-  return result.rowCount === 1;
 }
 
 /** Deletes all endpoints of a tenant; answers their ids. */

@@ -9,6 +9,7 @@ export interface LoadedDelivery {
   event_at: Date;
   event_type: string;
   sequence: number;
+  kind: 'live' | 'replay' | 'test';
   lane: 'first' | 'retry' | 'held' | 'bulk';
   state: 'ready' | 'sending' | 'retrying' | 'held';
   due_at: Date;
@@ -26,7 +27,7 @@ export interface LoadedDelivery {
   body: Buffer | null; // null: not loaded yet (groups load bodies as they claim)
 }
 
-const COLUMNS = `w.delivery, w.tenant, w.endpoint, w.event, w.event_at, w.event_type, w.sequence, w.lane, w.state, w.due_at,
+const COLUMNS = `w.delivery, w.tenant, w.endpoint, w.event, w.event_at, w.event_type, w.sequence, w.kind, w.lane, w.state, w.due_at,
   w.deadline, w.n, w.step, w.burned, w.generation, w.workflow, w.resume_at, v.raw, v.content_type, v.version::text as version,
   v.occurred_at`;
 const FROM = `from posthaste.work w join posthaste.events v on v.tenant = w.tenant and v.created_at = w.event_at and v.id = w.event`;

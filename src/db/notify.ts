@@ -7,8 +7,11 @@ import type { Db } from './pool.ts';
 
 const CHANNEL = 'posthaste_relay';
 
-/** The outbox has rows; a delivery is due now (a resend); a delivery's workflow should look at its row. */
-export type Hint = 'events' | 'work' | `wake:${string}`;
+/**
+ * The outbox has rows; a delivery is due now (a resend); the health step has news; a workflow (by id) should look at
+ * its row.
+ */
+export type Hint = 'events' | 'work' | 'health' | `wake:${string}`;
 
 export async function notify(db: Db, hint: Hint): Promise<void> {
   await db.query('select pg_notify($1, $2)', [CHANNEL, hint]);

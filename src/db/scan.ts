@@ -1,7 +1,7 @@
 /** The scanner's statements (migrations/functions/scan.sql). All bounded, all safe to repeat. */
 import type { Db } from './pool.ts';
 
-export type Need = 'finish' | 'wake' | 'first' | 'retry' | 'held' | 'bulk';
+export type Need = 'finish' | 'hold' | 'wake' | 'first' | 'retry' | 'held' | 'bulk';
 
 export interface ScannedDelivery {
   delivery: string;
@@ -93,20 +93,65 @@ export async function regroup(
   return result.rows[0].members;
 }
 
-export async function regroupHeld(
+/** Due rows of endpoints in mode pump become held. */
+export async function scanHold(db: Db, shards: readonly number[], limit: number): Promise<void> {
+  await db.query({ name: 'scan_hold', text: 'select posthaste.scan_hold($1, $2)', values: [shards, limit] });
+}
+
+export interface ScannedEndpoint {
+  endpoint: string;
+  tenant: string;
+}
+
+/** Endpoints that need a pump now and have none; each is promised to the caller for ten seconds. */
+export async function scanPumps(
   db: Db,
   shards: readonly number[],
-  sharedDispatch: string,
-  dispatches: readonly string[],
   limit: number,
-  aliveMs: number,
-): Promise<{ id: string; members: number }[]> {
+): Promise<(ScannedEndpoint & { workflow: boolean })[]> {
   const result = await db.query({
-    name: 'regroup_held',
-    text: `select id, members from posthaste.regroup_held($1, $2, $3, $4, $5 * interval '1 millisecond')`,
-    values: [shards, sharedDispatch, dispatches, limit, aliveMs],
+    name: 'scan_pumps',
+    text: 'select endpoint, tenant, workflow from posthaste.scan_pumps($1, $2)',
+    values: [shards, limit],
   });
   return result.rows;
+}
+
+/** Endpoints in mode pump without a workflow; they count as having one from now on. */
+export async function adoptPumps(
+  db: Db,
+  shards: readonly number[],
+  limit: number,
+): Promise<ScannedEndpoint[]> {
+  const result = await db.query({
+    name: 'adopt_pumps',
+    text: 'select endpoint, tenant from posthaste.adopt_pumps($1, $2)',
+    values: [shards, limit],
+  });
+  return result.rows;
+}
+
+export async function groupPumps(
+  db: Db,
+  dispatch: string,
+  endpoints: readonly string[],
+  aliveMs: number,
+): Promise<void> {
+  await db.query({
+    name: 'group_pumps',
+    text: `select posthaste.group_pumps($1, $2, $3 * interval '1 millisecond')`,
+    values: [dispatch, endpoints, aliveMs],
+  });
+}
+
+/** Endpoints with a workflow, per living relay. */
+export async function countLivingEndpoints(db: Db): Promise<number> {
+  const result = await db.query({
+    name: 'count_living_endpoints',
+    text: `select (select count(*) from posthaste.endpoint_health where workflow)
+        / greatest(1, (select count(distinct owner) from posthaste.shards where lease_until > clock_timestamp())) as living`,
+  });
+  return result.rows[0].living;
 }
 
 /** Deliveries that have a workflow of their own, per living relay: what the living budget of a process counts. */

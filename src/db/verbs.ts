@@ -30,13 +30,14 @@ export interface ClaimAnswer {
   token: number | null;
   n: number | null;
   until: Date | null;
+  epoch: number | null; // of the endpoint's mode
 }
 
 /** Asks for the right to make the next attempt of each delivery. One answer per ask, in no order. */
 export async function claim(db: Db, asks: readonly ClaimAsk[]): Promise<ClaimAnswer[]> {
   const result = await db.query({
     name: 'claim',
-    text: 'select delivery, verdict, token, n, until from posthaste.claim($1, $2, $3)',
+    text: 'select delivery, verdict, token, n, until, epoch from posthaste.claim($1, $2, $3)',
     values: [asks.map((a) => a.delivery), asks.map((a) => a.generation), asks.map((a) => a.n)],
   });
   return result.rows;
@@ -72,6 +73,10 @@ export interface AttemptRecord {
   rule: string | null; // which rule decided (src/domain/decide.ts)
   own_due_at: string | null; // RFC 3339; what the delivery's own schedule said
   retry_after_s: number | null; // what the receiver asked for, seconds
+  health: 'ok' | 'failure' | 'throttled' | 'configuration' | 'neutral'; // what it says of the endpoint
+  epoch: number | null; // of the endpoint's mode when the claim was granted
+  revision: number; // of the endpoint's settings it was sent with
+  pause_until: string | null; // RFC 3339; Retry-After of a 429 or 503 pauses the endpoint until then
 }
 
 export interface Recorded {
@@ -152,9 +157,54 @@ export async function finish(db: Db, deliveries: readonly string[]): Promise<Fin
 }
 
 /**
- * Deliveries that found no slot for too long leave their group, or (dispatch null) their workflow, for the held lane.
- * Rows that are in another group by now stay there.
+ * Deliveries that found no slot or token for too long leave their group, or (dispatch null) wait in their workflow,
+ * for the pump; their endpoint goes to mode pump. Rows that are in another group by now stay there.
  */
 export async function park(db: Db, deliveries: readonly string[], dispatch: string | null): Promise<void> {
   await db.query({ name: 'park', text: 'select posthaste.park($1, $2)', values: [deliveries, dispatch] });
+}
+
+export interface PumpAnswer {
+  status: 'pumping' | 'idle' | 'waiting' | 'shared' | 'busy' | 'off';
+  /** When it makes sense to ask again; null: at once, or when a request has been answered. */
+  until: Date | null;
+  epoch: number | null;
+  health: string | null;
+  /** Held deliveries left, counted to 501. */
+  remaining: number | null;
+  claims: { delivery: string; n: number; generation: number; token: number }[] | null;
+}
+
+/** A number for a new run of a pump, to hold its endpoint's lease with. */
+export async function newPump(db: Db): Promise<number> {
+  const result = await db.query({
+    name: 'new_pump',
+    text: `select nextval('posthaste.claim_tokens') as token`,
+  });
+  return result.rows[0].token;
+}
+
+/** What the endpoint's one pump may send now; renews its lease. May end mode pump instead (status shared). */
+export async function claimPump(
+  db: Db,
+  endpoint: string,
+  pump: number,
+  limit: number,
+  leaseMs: number,
+): Promise<PumpAnswer> {
+  const result = await db.query({
+    name: 'claim_pump',
+    text: `select status, until, epoch, health, remaining, claims from posthaste.claim_pump($1, $2, $3, $4 * interval '1 millisecond')`,
+    values: [endpoint, pump, limit, leaseMs],
+  });
+  return result.rows[0];
+}
+
+/** Gives the lease up; `until`: this pump's workflow will look again by then. */
+export async function leavePump(db: Db, endpoint: string, pump: number, until: Date | null): Promise<void> {
+  await db.query({
+    name: 'leave_pump',
+    text: 'select posthaste.leave_pump($1, $2, $3)',
+    values: [endpoint, pump, until],
+  });
 }

@@ -67,7 +67,8 @@ export function tripReason(step: Step): string | null {
     return `${Math.round((100 * failed) / results)} % failed in a minute`;
   const inRow = run.fails + (count429 ? run.throttled : 0);
   if (inRow >= 20 || (seen.failsInRow ?? 0) >= 20) return '20 failures in a row';
-  if (inRow >= 5 && run.deliveries.length >= 3 && since(seen.lastSuccessAtMs) >= 10 * SECOND)
+  // An endpoint that never succeeded has been without a success since its first failure.
+  if (inRow >= 5 && run.deliveries.length >= 3 && since(seen.lastSuccessAtMs ?? run.sinceMs) >= 10 * SECOND)
     return `${inRow} failures in a row`;
   return null;
 }
@@ -75,7 +76,7 @@ export function tripReason(step: Step): string | null {
 /** When `tripReason` may become true without a further result, or null. */
 export function tripDueMs(step: Step): number | null {
   const { run } = step.s;
-  const last = step.seen.lastSuccessAtMs;
+  const last = step.seen.lastSuccessAtMs ?? run.sinceMs;
   const nearly = run.fails >= 5 && run.deliveries.length >= 3 && last !== null;
   return nearly ? last + 10 * SECOND : null;
 }

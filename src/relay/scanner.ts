@@ -5,7 +5,18 @@
  */
 import { dissolve } from '../db/dispatches.ts';
 import { isUnreachable, type Pool } from '../db/pool.ts';
-import { regroup, regroupHeld, scanAdopt, scanDue, scanFinish, scanLater, scanWake } from '../db/scan.ts';
+import {
+  adoptPumps,
+  groupPumps,
+  regroup,
+  scanAdopt,
+  scanDue,
+  scanFinish,
+  scanHold,
+  scanLater,
+  scanPumps,
+  scanWake,
+} from '../db/scan.ts';
 import { reap } from '../db/verbs.ts';
 import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
@@ -22,6 +33,8 @@ export interface ScannerOptions {
   log: Log;
   /** Room in the living budget: rows that may get a workflow of their own now. */
   livingRoom: () => number;
+  /** The same for endpoints in mode pump. */
+  endpointRoom: () => number;
   onReaped?: (delivery: string) => void;
 }
 
@@ -41,6 +54,9 @@ export const REAP_GRACE_MS = 15_000;
 /** Contact counts as interrupted when two answers of the database are further apart than this. */
 const CONTACT_GAP_MS = 10_000;
 const TELL_LIMIT = 50;
+/** Endpoints looked at in one scan, and in one group of pumps. */
+const PUMP_LIMIT = 500;
+const PUMP_GROUP = 100;
 const LANES: readonly Lane[] = ['first', 'retry', 'bulk'];
 
 export function createScanner(options: ScannerOptions): Scanner {
@@ -73,14 +89,15 @@ export function createScanner(options: ScannerOptions): Scanner {
     let more = false;
     const due = new Map((await scanDue(db, shards, LIMIT)).map((row) => [row.need, row.rows]));
     if (due.has('finish')) more = (await finishDue(shards)) || more;
+    if (due.has('hold')) {
+      await scanHold(db, shards, LIMIT);
+      more ||= due.get('hold')! >= LIMIT / 2;
+    }
     if (!starter.available()) return false;
+    await givePumps(shards);
     if (due.has('wake')) await wakeLate(shards);
     const waiting = LANES.reduce((sum, lane) => sum + (due.get(lane) ?? 0), 0);
     if (waiting > 0) more = (await giveOwner(shards, due, waiting)) || more;
-    if (due.has('held')) {
-      await (options.grouping === 'never' ? wakeHeld(shards) : groupHeld(shards));
-      more ||= due.get('held')! >= LIMIT / 2; // a crowd at the head of the scan; others may stand behind it
-    }
     return more;
   };
 
@@ -135,22 +152,32 @@ export function createScanner(options: ScannerOptions): Scanner {
     return more;
   };
 
-  /** With grouping never, whoever found no slot has its own workflow, asleep until someone wakes it. */
-  const wakeHeld = async (shards: readonly number[]): Promise<void> => {
-    for (const row of await scanAdopt(db, shards, ['held'], singleRoom(), ALIVE_MS)) {
-      starter.budget.take('single', performance.now());
-      void starter.wakeDelivery(row, row.generation);
+  /**
+   * Endpoints in mode pump: those with a workflow are told that something is due; the others get one while the budget
+   * lasts, so that people see them; beyond it, who has something to send is pumped in a group.
+   */
+  const givePumps = async (shards: readonly number[]): Promise<void> => {
+    const bare: string[] = [];
+    for (const { endpoint, tenant, workflow } of await scanPumps(db, shards, PUMP_LIMIT)) {
+      if (!workflow) bare.push(endpoint);
+      else if (starter.budget.take('endpoint', performance.now()))
+        void starter.wakeEndpoint(endpoint, tenant);
+      else bare.push(endpoint); // not to wait for tokens: a group does the same
     }
-  };
-
-  const groupHeld = async (shards: readonly number[]): Promise<void> => {
-    const ids: string[] = [];
-    while (ids.length < 20 && starter.budget.take('endpoint', performance.now())) ids.push(newId('dsp'));
-    // Retries may have used up their tokens; that must not starve those who wait for a slot.
-    const shared = starter.budget.take('retryGroup', performance.now()) ? newId('dsp') : ids.pop();
-    if (shared === undefined) return;
-    for (const group of await regroupHeld(db, shards, shared, ids, LIMIT, ALIVE_MS)) {
-      void starter.startDispatch(group.id, 'held', group.members);
+    const tokens = starter.budget.available('endpoint', performance.now());
+    const room = Math.min(options.endpointRoom(), tokens);
+    const adopted = room < 1 ? [] : await adoptPumps(db, shards, room);
+    for (const { endpoint, tenant } of adopted) {
+      starter.budget.take('endpoint', performance.now());
+      void starter.wakeEndpoint(endpoint, tenant);
+    }
+    const alone = new Set(adopted.map(({ endpoint }) => endpoint));
+    const rest = bare.filter((endpoint) => !alone.has(endpoint));
+    for (let i = 0; i < rest.length; i += PUMP_GROUP) {
+      const group = rest.slice(i, i + PUMP_GROUP);
+      const dispatch = newId('dsp');
+      await groupPumps(db, dispatch, group, ALIVE_MS);
+      void starter.startDispatch(dispatch, 'held', group.length);
     }
   };
 

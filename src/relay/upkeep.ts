@@ -1,10 +1,10 @@
 /** Slow chores of a relay process: partitions ahead, tenants' weights, gauges. */
 
-import { countWork, loadWeights } from '../db/endpoint-health.ts';
 import { oldestAgeMs } from '../db/outbox.ts';
 import { ensurePartitions } from '../db/partitions.ts';
 import type { Pool } from '../db/pool.ts';
-import { countLiving } from '../db/scan.ts';
+import { countLiving, countLivingEndpoints } from '../db/scan.ts';
+import { countWork, loadWeights } from '../db/upkeep.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Starter } from '../temporal/starter.ts';
@@ -16,6 +16,7 @@ export interface UpkeepOptions {
   log: Log;
   leases: Leases;
   living: { refresh(count: number): void };
+  livingEndpoints: { refresh(count: number): void };
   metrics: Metrics;
   weights: { of: Map<string, number> };
   starter: Starter;
@@ -49,6 +50,7 @@ export function startUpkeep(options: UpkeepOptions): { stop(): Promise<void> } {
     every(SECOND, 'gauges', async () => {
       const living = await countLiving(db);
       options.living.refresh(living);
+      options.livingEndpoints.refresh(await countLivingEndpoints(db));
       const stats = options.relay.stats();
       options.metrics.living.set(living);
       options.metrics.waitingEvents.set(stats.waitingEvents);

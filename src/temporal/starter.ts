@@ -18,6 +18,9 @@ import {
   type DispatchInput,
   deliveryWorkflowId,
   dispatchWorkflowId,
+  ENDPOINT_WORKFLOW,
+  type EndpointInput,
+  endpointWorkflowId,
   type Lane,
   SEARCH_ATTRIBUTES,
   TASK_QUEUE,
@@ -43,8 +46,12 @@ export interface Starter {
   startDispatch(dispatch: string, lane: Lane, members: number): Promise<boolean>;
   /** Tells a delivery's workflow, if there is one, that its row has changed. A hint: never fails. */
   wakeIfRunning(delivery: string): Promise<void>;
+  /** The same by workflow id. */
+  wakeWorkflow(workflowId: string): Promise<void>;
   /** Signals a sleeping delivery, starting it when it does not run. */
   wakeDelivery(names: DeliveryNames, generation: number): Promise<boolean>;
+  /** Starts the workflow of an endpoint in mode pump, or tells a living one to look. */
+  wakeEndpoint(endpoint: string, tenant: string): Promise<boolean>;
   /** The first attempt of a started workflow begins, or was seen to have begun: measures the start latency. */
   began(workflowId: string): void;
 }
@@ -192,6 +199,29 @@ export function createStarter(deps: StarterDeps): Starter {
       return lane === 'first' ? noted(workflowId, start) : start();
     },
     wakeIfRunning: (delivery) => wakeExisting(deliveryWorkflowId(delivery)),
+    wakeWorkflow: wakeExisting,
+    async wakeEndpoint(endpoint, tenant) {
+      const input: EndpointInput = { endpointId: endpoint };
+      return attempt(endpointWorkflowId(endpoint), () =>
+        client.workflow.signalWithStart(ENDPOINT_WORKFLOW, {
+          taskQueue: TASK_QUEUE,
+          workflowId: endpointWorkflowId(endpoint),
+          args: [input] as [EndpointInput],
+          staticSummary: `endpoint ${endpoint} (${tenant})`,
+          workflowIdReusePolicy: 'ALLOW_DUPLICATE' as const,
+          signal: WAKE_SIGNAL,
+          signalArgs: [],
+          ...(attributes
+            ? {
+                typedSearchAttributes: new TypedSearchAttributes([
+                  { key: keys.tenant, value: tenant },
+                  { key: keys.endpoint, value: endpoint },
+                ]),
+              }
+            : {}),
+        }),
+      );
+    },
     async wakeDelivery(names, generation) {
       return attempt(deliveryWorkflowId(names.delivery), () =>
         client.workflow.signalWithStart(DELIVERY_WORKFLOW, {

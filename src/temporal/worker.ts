@@ -22,7 +22,8 @@ export interface WorkerOptions {
   log: Log;
 }
 
-const SLOTS: Record<Lane, number> = { first: 200, retry: 100, held: 50, bulk: 50 };
+/** A pump mostly waits; an endpoint in mode pump has one for up to a minute at a time. */
+const SLOTS: Record<Lane, number> = { first: 200, retry: 100, held: 500, bulk: 50 };
 /** Longer than the longest attempt (30 s) and its record. */
 const GRACE_MS = 40_000;
 

@@ -3,6 +3,10 @@
  * rely on it. Only ids, numbers and verdicts ever enter a workflow's history.
  */
 
+import type { EndpointReport } from '../domain/endpoint-report.ts';
+
+export type { EndpointReport };
+
 /** Task queues: workflows and first attempts on the first, everything slower apart, with slots of its own. */
 export const TASK_QUEUE = 'posthaste';
 export const LANE_QUEUES = {
@@ -15,8 +19,10 @@ export type Lane = keyof typeof LANE_QUEUES;
 
 export const DELIVERY_WORKFLOW = 'delivery';
 export const DISPATCH_WORKFLOW = 'dispatch';
+export const ENDPOINT_WORKFLOW = 'endpoint';
 export const deliveryWorkflowId = (delivery: string): string => `delivery/${delivery}`;
 export const dispatchWorkflowId = (dispatch: string): string => `dispatch/${dispatch}`;
+export const endpointWorkflowId = (endpoint: string): string => `endpoint/${endpoint}`;
 
 /**
  * `dueAt`: epoch ms to sleep until before the first attempt; absent: now. `lane`: queue of the first attempt. `last`:
@@ -81,6 +87,22 @@ export interface DispatchResult {
   left: number;
 }
 
+/** `report`: what was known when the last run of this workflow went on as a new one. */
+export interface EndpointInput {
+  endpointId: string;
+  report?: EndpointReport;
+}
+
+export interface EndpointResult {
+  health: string;
+}
+
+/** A stretch of time whose failed deliveries are sent again; RFC 3339. `until` left out: now. */
+export interface ReplayRange {
+  since: string;
+  until?: string;
+}
+
 /** Answer of an operator's action: the delivery's state afterwards, or 'not_found'. */
 export interface OperatorResult {
   state: string;
@@ -92,6 +114,9 @@ export const REPLAY_SIGNAL = 'replay';
 export const WAKE_SIGNAL = 'wake';
 export const RESEND_UPDATE = 'resend';
 export const CANCEL_UPDATE = 'cancel';
+/** Updates of `endpoint`; its signals are `wake` and `replay` (ReplayRange). */
+export const PAUSE_UPDATE = 'pause';
+export const RESUME_UPDATE = 'resume';
 export const STATE_QUERY = 'state';
 export const PROGRESS_QUERY = 'progress';
 
@@ -114,4 +139,8 @@ export interface Activities {
   resendDelivery(input: { deliveryId: string }): Promise<OperatorResult>;
   cancelDelivery(input: { deliveryId: string }): Promise<OperatorResult>;
   disownDelivery(input: { deliveryId: string }): Promise<void>;
+  pumpEndpoint(input: { endpointId: string }): Promise<EndpointReport>;
+  pauseEndpoint(input: { endpointId: string }): Promise<{ state: string }>;
+  resumeEndpoint(input: { endpointId: string }): Promise<{ state: string }>;
+  disownEndpoint(input: { endpointId: string }): Promise<void>;
 }

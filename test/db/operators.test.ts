@@ -1,6 +1,5 @@
 /** Operators' actions at the same moment, from several sessions: each happens once. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { disableGone } from '../../src/db/endpoint-health.ts';
 import { resend, resendEvent } from '../../src/db/operators.ts';
 import { fanOut } from '../../src/db/outbox.ts';
 import { createPool, type Pool } from '../../src/db/pool.ts';
@@ -60,15 +59,6 @@ it('a fan-out takes no more events than there is room for their deliveries, but 
   expect(some.tenants).toMatchObject([{ events: 2, lim: 2, deliveries: 80 }]);
   const one = await take('wide', 20, 5);
   expect(one.tenants).toMatchObject([{ events: 1, lim: 1, deliveries: 40 }]);
-});
-
-it('a 410 to a request made before the endpoint was edited does not disable it', async () => {
-  await seedTenant(db, 'moved');
-  const { id } = await seedEndpoint(db, 'moved', { url: 'https://example.com/' });
-  await db.query('update posthaste.endpoints set revision = 2 where id = $1', [id]);
-  expect(await disableGone(db, id, 1)).toBe(false);
-  expect(await disableGone(db, id, 2)).toBe(true);
-  expect(await disableGone(db, id, 2)).toBe(false);
 });
 
 it('enqueue refuses what could not be sent: times, versions and media types that nobody can write down', async () => {

@@ -24,10 +24,15 @@ describe('tripping', () => {
   it('happens after five failures in a row over three deliveries, ten seconds after the last success', () => {
     const failures = [{ fail: 5, deliveries: ['a', 'b', 'c'] }];
     expect(new Subject({ lastSuccessAtMs: T0 - 11_000 }).step(0, failures).state.health).toBe('open');
-    expect(new Subject({ lastSuccessAtMs: null }).step(0, failures).state.health).toBe('open');
     const soon = new Subject({ lastSuccessAtMs: T0 - 4_000 }).step(0, failures);
     expect(soon.state.health).toBe('closed');
     expect(soon.wakeAtMs).toBe(T0 + 6_000);
+  });
+
+  it('gives an endpoint that never succeeded ten seconds since its first failure', () => {
+    const subject = new Subject({ lastSuccessAtMs: null });
+    expect(subject.step(0, [{ fail: 5, deliveries: ['a', 'b', 'c'] }]).state.health).toBe('closed');
+    expect(subject.step(10).state.health).toBe('open');
   });
 
   it('happens when the ten seconds pass without another result', () => {

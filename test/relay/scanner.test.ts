@@ -59,6 +59,7 @@ beforeEach(async () => {
     grouping: 'auto',
     log: createLog({ level: 'silent' }),
     livingRoom: () => 0,
+    endpointRoom: () => 0,
     onReaped: (lost) => reaped.push(lost),
   });
   void scanner.run();

@@ -53,6 +53,10 @@ export function attemptRecord(
     rule: null,
     own_due_at: null,
     retry_after_s: null,
+    health: 'ok',
+    epoch: 1,
+    revision: 1,
+    pause_until: null,
     ...change,
   };
 }

@@ -59,11 +59,10 @@ export async function seedEndpoint(
       headers,
     ],
   );
-  await db.query('insert into posthaste.endpoint_state (endpoint, tenant, cap) values ($1, $2, $3)', [
-    id,
-    tenant,
-    options.cap ?? 10,
-  ]);
+  await db.query(
+    'insert into posthaste.endpoint_state (endpoint, tenant, shard, cap) select $1, id, shard, $3 from posthaste.tenants where id = $2',
+    [id, tenant, options.cap ?? 10],
+  );
   const sealed = masterKeys.seal(Buffer.from(secret), sealingAad(SECRET_PURPOSE, tenant, id, secretId));
   await db.query(
     `insert into posthaste.endpoint_secrets (id, endpoint, tenant, kind, key_id, sealed) values ($1, $2, $3, 'hmac', 't1', $4)`,

@@ -1,19 +1,5 @@
-/** What results do to endpoints. Called by src/process.ts as attempts are recorded. */
+/** Figures over all endpoints and tenants. */
 import type { Db } from './pool.ts';
-
-/**
- * The receiver said 410 to a request made under this revision: no more deliveries until someone enables the endpoint.
- * Answers whether it was active and still the same; an endpoint edited meanwhile is left alone.
- */
-export async function disableGone(db: Db, endpoint: string, revision: number): Promise<boolean> {
-  const result = await db.query({
-    name: 'disable_gone',
-    text: `update posthaste.endpoints set state = 'disabled', disabled_reason = 'gone', revision = revision + 1, updated_at = now()
-      where id = $1 and revision = $2 and state in ('active', 'paused')`,
-    values: [endpoint, revision],
-  });
-  return result.rowCount === 1;
-}
 
 /** Weights of tenants that have another than 1. */
 export async function loadWeights(db: Db): Promise<Map<string, number>> {

@@ -1,0 +1,162 @@
+/**
+ * pumpEndpoint: the one sender of an endpoint in mode pump. Asked for by src/workflows/endpoint.ts, and by dispatch.ts
+ * for groups of endpoints beyond the budget of workflows. What may be sent now is decided by claim_pump
+ * (migrations/functions/verbs.sql) at each call: rate, slots, probe, pause, whose turn. Here is only the loop.
+ *
+ * A crash: the lease runs out after 15 s and the scanner gives the endpoint another pump; claims that were granted are
+ * reaped like any other's.
+ */
+import { Context } from '@temporalio/activity';
+import { disownEndpointRow, getEndpointHealth } from '../db/health.ts';
+import { loadDeliveries } from '../db/load.ts';
+import { claimPump, giveBack, leavePump, newPump, type PumpAnswer } from '../db/verbs.ts';
+import { type EndpointReport, reportOf } from '../domain/endpoint-report.ts';
+import type { ActivityDeps } from './deps.ts';
+
+const LEASE_MS = 15_000;
+const MAX_CLAIM = 250;
+/** A run ends after this, so that histories and workers stay fresh. */
+const RUN_MS = 60_000;
+/** With nothing held, how long a run waits for more. */
+const LINGER_MS = 10_000;
+/** Waits longer than this are a workflow's, not ours. */
+const SHORT_WAIT_MS = 5_000;
+const POLL_MS = 250;
+/** Freed slots are collected for this long before they are claimed. */
+const SLOT_PAUSE_MS = 5;
+
+export interface PumpRun {
+  status: PumpAnswer['status'];
+  /** When to look again; null: when something is held again. */
+  until: Date | null;
+}
+
+export async function pumpEndpoint(
+  deps: ActivityDeps,
+  input: { endpointId: string },
+): Promise<EndpointReport> {
+  const context = Context.current();
+  deps.starter.began(context.info.workflowExecution?.workflowId ?? '');
+  const beat = setInterval(() => context.heartbeat(), 5_000);
+  try {
+    const stop = AbortSignal.any([deps.stopping, context.cancellationSignal]);
+    const run = await runPump(deps, input.endpointId, { runMs: RUN_MS, lingerMs: LINGER_MS, stop });
+    const row = await getEndpointHealth(deps.db, input.endpointId);
+    const report = reportOf(row, run, deps.clock.now());
+    // Before the workflow returns: an endpoint that needs one again meanwhile must not count on this one.
+    if (report.mode === 'shared' || report.state === 'disabled' || report.state === 'deleted') {
+      await disownEndpointRow(deps.db, input.endpointId);
+    }
+    return report;
+  } finally {
+    clearInterval(beat);
+  }
+}
+
+export async function runPump(
+  deps: ActivityDeps,
+  endpoint: string,
+  options: { runMs: number; lingerMs: number; stop: AbortSignal },
+): Promise<PumpRun> {
+  const pump = await newPump(deps.db);
+  const began = performance.now();
+  const under = new Set<Promise<void>>();
+  let emptySince: number | null = null;
+  let wake: () => void = () => {};
+  let run: PumpRun = { status: 'idle', until: null };
+
+  const pause = (ms: number): Promise<void> =>
+    new Promise((resolve) => {
+      const timer = setTimeout(done, ms);
+      function done(): void {
+        clearTimeout(timer);
+        options.stop.removeEventListener('abort', done);
+        resolve();
+      }
+      wake = done;
+      if (options.stop.aborted) done();
+      else options.stop.addEventListener('abort', done);
+    });
+
+  for (;;) {
+    if (options.stop.aborted || performance.now() - began > options.runMs) {
+      run = { status: run.status, until: new Date(deps.clock.now()) };
+      break;
+    }
+    const room = Math.min(MAX_CLAIM, deps.gate.free());
+    if (room < 1) {
+      await pause(POLL_MS);
+      continue;
+    }
+    const claimedAt = performance.now();
+    const answer = await claimPump(deps.db, endpoint, pump, room, LEASE_MS);
+    run = { status: answer.status, until: answer.until };
+    const claims = answer.claims ?? [];
+    if (claims.length > 0) {
+      emptySince = null;
+      const sending = sendClaims(deps, endpoint, answer, claimedAt, () => wake());
+      for (const one of await sending) {
+        under.add(one);
+        void one.finally(() => under.delete(one));
+      }
+    } else if (answer.status === 'idle') {
+      emptySince ??= performance.now();
+      if (under.size === 0 && performance.now() - emptySince >= options.lingerMs) break;
+    } else if (answer.status !== 'pumping' && answer.status !== 'waiting') break;
+
+    const waitMs = answer.until === null ? POLL_MS : answer.until.getTime() - deps.clock.now();
+    if (waitMs > SHORT_WAIT_MS && under.size === 0 && claims.length === 0) break;
+    if (claims.length > 0 && answer.until === null && (answer.remaining ?? 0) > 0 && claims.length >= room)
+      continue;
+    await pause(Math.max(1, Math.min(waitMs, 1_000)));
+    if (under.size > 0) await new Promise((resolve) => setTimeout(resolve, SLOT_PAUSE_MS));
+  }
+  await Promise.all(under);
+  const promised = run.status === 'waiting' || run.status === 'pumping' ? run.until : null;
+  await leavePump(
+    deps.db,
+    endpoint,
+    pump,
+    promised === null ? null : new Date(promised.getTime() + SHORT_WAIT_MS),
+  );
+  return run;
+}
+
+/** Starts the requests of granted claims; each promise resolves when its attempt is recorded. */
+async function sendClaims(
+  deps: ActivityDeps,
+  endpoint: string,
+  answer: PumpAnswer,
+  claimedAt: number,
+  onEnd: () => void,
+): Promise<Promise<void>[]> {
+  const claims = answer.claims!;
+  let rows: Awaited<ReturnType<typeof loadDeliveries>>;
+  try {
+    rows = await loadDeliveries(
+      deps.db,
+      claims.map(({ delivery }) => delivery),
+    );
+  } catch (error) {
+    await giveBack(
+      deps.db,
+      claims.map(({ delivery, token }) => ({ delivery, endpoint, token })),
+    ).catch(() => {}); // then the reaper has them
+    throw error;
+  }
+  const byDelivery = new Map(rows.map((row) => [row.delivery, row]));
+  return claims.map(async (claim) => {
+    const row = byDelivery.get(claim.delivery);
+    if (row === undefined) return; // ended meanwhile, which a claimed one can't be
+    const outcome = await deps.sender.sendClaimed(row, { ...claim, epoch: answer.epoch }, claimedAt, {
+      ownWorkflow: () => row.workflow,
+    });
+    if (outcome.kind === 'recorded') {
+      deps.observe(row, outcome);
+      // Its workflow sleeps until it is told, or a quarter of an hour has passed.
+      if (row.workflow && deps.starter.budget.take('single', performance.now()))
+        void deps.starter.wakeIfRunning(row.delivery);
+    }
+    onEnd();
+  });
+}

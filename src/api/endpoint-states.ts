@@ -1,0 +1,67 @@
+/** Endpoints paused, resumed, enabled, disabled: one guarded move each (migrations/functions/endpoints.sql). */
+import { z } from '@hono/zod-openapi';
+import { type EndpointMove, moveEndpoint } from '../db/endpoint-states.ts';
+import { getEndpoint } from '../db/endpoints.ts';
+import type { ApiDeps } from './deps.ts';
+import { Endpoint, endpointView } from './endpoint-schemas.ts';
+import { noEndpoint } from './missing.ts';
+import { type BoundRoute, bind, route } from './route.ts';
+import type { Scans } from './scans.ts';
+
+const base = {
+  tag: 'Endpoints',
+  method: 'post',
+  body: z.strictObject({}),
+  bodyOptional: true,
+  status: 200,
+  schema: Endpoint,
+  answer: 'The endpoint',
+} as const;
+const path = '/v1/tenants/{tenant}/endpoints/{endpoint}';
+
+export const endpointStateSpecs = {
+  enable: route({
+    ...base,
+    path: `${path}/enable`,
+    id: 'enableEndpoint',
+    summary: 'Enable a disabled endpoint',
+    description: 'What it missed meanwhile is not sent by itself: see recover.',
+  }),
+  disable: route({
+    ...base,
+    path: `${path}/disable`,
+    id: 'disableEndpoint',
+    summary: 'Disable an endpoint',
+    description:
+      'Its unfinished deliveries end as `cancelled` (endpoint_disabled) within seconds; new events pass it by.',
+  }),
+  pause: route({
+    ...base,
+    path: `${path}/pause`,
+    id: 'pauseEndpoint',
+    summary: 'Pause an endpoint',
+    description: 'Deliveries wait as `held`. Their deadlines run on.',
+  }),
+  resume: route({
+    ...base,
+    path: `${path}/resume`,
+    id: 'resumeEndpoint',
+    summary: 'Resume an endpoint',
+    description:
+      'Ends a pause, also one that the receiver asked for with Retry-After. What waits is sent at a careful rate.',
+  }),
+};
+
+export function endpointStateRoutes(deps: ApiDeps, scans: Scans): BoundRoute[] {
+  const move = async (tenant: string, endpoint: string, to: EndpointMove) => {
+    const state = await moveEndpoint(deps.db, tenant, endpoint, to, to === 'disable' ? 'operator' : null);
+    if (state === null) noEndpoint();
+    deps.tellHealth?.();
+    if (state === 'disabled') await scans.endWorkOf([endpoint]);
+    const row = (await getEndpoint(deps.db, tenant, endpoint)) ?? noEndpoint();
+    return { status: 200, json: endpointView(row) };
+  };
+  return (['enable', 'disable', 'pause', 'resume'] as const).map((to) =>
+    bind(endpointStateSpecs[to], ({ param }) => move(param('tenant'), param('endpoint'), to)),
+  );
+}
