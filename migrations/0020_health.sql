@@ -9,7 +9,7 @@ alter table posthaste.endpoint_state
   add column probe_at timestamptz,                      -- set: one probe at a time from then on; infinity: one was granted
   add column pause_until timestamptz not null default '-infinity', -- Retry-After
   add column rate real,                                 -- sends per second that health allows; null: no limit
-  add column rate_limit real check (rate_limit between 0.01 and 10000), -- what the operator allows
+  add column rate_limit real check (rate_limit > 0.0099 and rate_limit < 10001), -- what the operator allows
   add column tokens real not null default 2,
   add column tokens_at timestamptz not null default now(),
   add column catch_up_share real not null default 0.1 check (catch_up_share between 0 and 1),

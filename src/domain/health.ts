@@ -45,6 +45,8 @@ const BACKLOG_PAUSE_MS = 60_000;
 /** More than this waiting at the end of an operator's pause is let out at a growing rate, not at once. */
 const RESUME_PACED_ABOVE = 100;
 const PACED_STEP_MS = 1_000;
+/** What a quiet endpoint was sent says nothing of what it can take: the first 429 brings it down to this at most. */
+const FIRST_THROTTLED_RATE = 2;
 
 /** Successes that no fact reported are the rest of the counter's difference, spread over the time since. */
 function absorbOks(step: Step, facts: readonly Fact[]): void {
@@ -93,7 +95,7 @@ function throttle(step: Step, fact: Fact): void {
   const asked = fact.pauseUntilMs !== null && fact.pauseUntilMs > fact.atMs;
   if (fact.throttled === 0 && !asked) return;
   if (s.pace !== null && startOf(fact) <= s.pace.decreasedMs) return;
-  const rate = s.pace?.rate ?? rateOf(s, seen);
+  const rate = s.pace?.rate ?? Math.max(FIRST_THROTTLED_RATE, rateOf(s, seen));
   s.pace = decreased(s.pace, rate, BETA_THROTTLED, seen.nowMs);
   s.keepPumpUntilMs = seen.nowMs + KEEP_PUMP_MS;
   step.resetTokens = true;
