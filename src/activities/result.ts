@@ -23,13 +23,14 @@ export interface ResultFacts {
 export function classifyResult(facts: ResultFacts): { record: AttemptRecord; class: OutcomeClass } {
   const { row, endpoint, claimed, result, nowMs } = facts;
   const outcomeClass: OutcomeClass = result?.class ?? 'local';
+  const asked = result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs);
   const decision = decide({
     delivery: row.delivery,
     n: claimed.n!,
     step: row.step,
     burned: row.burned,
     class: outcomeClass,
-    retryAfterSeconds: result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs),
+    retryAfterSeconds: asked,
     nowMs,
     deadlineMs: row.deadline.getTime(),
     resumeAtMs: row.resume_at?.getTime() ?? null,
@@ -67,9 +68,9 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
       result === undefined || result.status === null ? null : result.responseBody.toString('base64'),
     response_truncated: result?.responseTruncated ?? false,
     fresh_retry: result?.freshRetry ?? false,
-    rule: null,
-    own_due_at: null,
-    retry_after_s: null,
+    rule: decision.rule,
+    own_due_at: decision.ownDueMs === null ? null : new Date(decision.ownDueMs).toISOString(),
+    retry_after_s: outcomeClass === 'ok' ? null : asked,
   };
   return { record, class: outcomeClass };
 }

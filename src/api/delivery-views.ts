@@ -4,6 +4,7 @@ import type { AttemptRow } from '../db/attempts.ts';
 import type { DeliveryFilter, DeliveryRow } from '../db/deliveries.ts';
 import type { Operated as OperatedRow } from '../db/operators.ts';
 import { makeId } from '../domain/ids.ts';
+import { explainRule, RULE_NAMES, RULES, type Rule } from '../domain/rules.ts';
 import { timestamp } from './schemas.ts';
 import { bodyText } from './text.ts';
 
@@ -38,6 +39,9 @@ export const Operated = z
 
 const headerList = z.array(z.tuple([z.string(), z.string()]));
 const body = { body: z.string().nullable(), body_encoding: z.enum(['text', 'base64']).nullable() };
+const ruleList = Object.entries(RULES)
+  .map(([rule, meaning]) => `\`${rule}\`: ${meaning}`)
+  .join(' ');
 export const Attempt = z
   .object({
     id: z.string(),
@@ -49,7 +53,19 @@ export const Attempt = z
     phase: z.string().nullable(),
     error: z.string().nullable(),
     decision: z.enum(['delivered', 'retrying', 'dead', 'cancelled', 'unknown']),
-    next_attempt_at: timestamp.nullable(),
+    rule: z
+      .enum(RULE_NAMES)
+      .nullable()
+      .openapi({ description: `Which rule decided. ${ruleList}` }),
+    own_next_attempt_at: timestamp
+      .nullable()
+      .openapi({ description: "When the delivery's own schedule would have tried again" }),
+    retry_after_seconds: z
+      .int()
+      .nullable()
+      .openapi({ description: 'What the receiver asked for, at most a day; null: nothing, or nonsense' }),
+    next_attempt_at: timestamp.nullable().openapi({ description: 'null: no further attempt was planned' }),
+    why: z.string().nullable().openapi({ description: 'The decision as a sentence, for people; may change' }),
     fresh_retry: z.boolean(),
     request: z.object({
       method: z.literal('POST'),
@@ -113,6 +129,8 @@ export function operatedView(row: OperatedRow) {
 /** @param sent the bytes that every attempt of this delivery sends; null when the event is no longer kept. */
 export function attemptView(row: AttemptRow, sent: Buffer | null) {
   const nothing = { body: null, body_encoding: null };
+  // A delivery whose time is over waits for its deadline, but not for an attempt.
+  const next = row.rule === 'deadline' ? null : row.next_due_at;
   return {
     id: row.id,
     n: row.n,
@@ -123,7 +141,16 @@ export function attemptView(row: AttemptRow, sent: Buffer | null) {
     phase: row.phase,
     error: row.error,
     decision: row.decision,
-    next_attempt_at: row.next_due_at,
+    rule: row.rule as Rule | null,
+    own_next_attempt_at: row.own_due_at,
+    retry_after_seconds: row.retry_after_s,
+    next_attempt_at: next,
+    why: explainRule({
+      rule: row.rule,
+      retryAfterSeconds: row.retry_after_s,
+      ownDueMs: row.own_due_at?.getTime() ?? null,
+      nextMs: next?.getTime() ?? null,
+    }),
     fresh_retry: row.fresh_retry,
     request: {
       method: 'POST',
