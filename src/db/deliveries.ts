@@ -20,13 +20,28 @@ export interface DeliveryRow {
   deadline: Date | null;
   finished_at: Date | null;
   cancel_requested: boolean;
+  plan: DeliveryPlan | null; // null: it has ended
+}
+
+/** What decides about an unfinished delivery's next attempt. */
+export interface DeliveryPlan {
+  step: number;
+  burned: number;
+  resume_at_ms: number | null;
+  retry_policy: unknown; // of its endpoint, now
+  timeout_ms: number;
+  now_ms: number; // the database's
 }
 
 const WORK = `select w.delivery as id, w.endpoint, w.event, w.event_at, w.event_type, w.sequence, w.state, w.kind, null as reason, w.n,
-  w.generation, w.last_status, w.last_class, w.created_at, w.due_at, w.deadline, null::timestamptz as finished_at, w.cancel_requested
+  w.generation, w.last_status, w.last_class, w.created_at, w.due_at, w.deadline, null::timestamptz as finished_at, w.cancel_requested,
+  (select jsonb_build_object('step', w.step, 'burned', w.burned, 'resume_at_ms', extract(epoch from w.resume_at) * 1000,
+     'retry_policy', e.retry_policy, 'timeout_ms', e.timeout_ms, 'now_ms', extract(epoch from clock_timestamp()) * 1000)
+   from posthaste.endpoints e where e.id = w.endpoint) as plan
   from posthaste.work w`;
 const ENDED = `select d.id, d.endpoint, d.event, d.event_at, d.event_type, d.sequence, d.state, d.kind, d.reason, d.n,
-  d.generation, d.last_status, d.last_class, d.created_at, null::timestamptz as due_at, null::timestamptz as deadline, d.finished_at, false as cancel_requested
+  d.generation, d.last_status, d.last_class, d.created_at, null::timestamptz as due_at, null::timestamptz as deadline, d.finished_at, false as cancel_requested,
+  null::jsonb as plan
   from posthaste.deliveries d`;
 
 export interface DeliveryFilter {

@@ -3,52 +3,27 @@
  * disabling, dashboard, docs/failures.md) reads it from here, so that a class means one thing everywhere.
  * Called by classify.ts, by the recording code and by scripts/failures.mjs. No units: all words.
  *
- * `pace`: how the schedule goes on. `burnsAttempt`: the try counts against max attempts. `health`: what it says about
- * the endpoint. A fault of ours burns nothing and says nothing.
+ * What follows from a class (schedule, attempts, health of the endpoint) is one of the policies of policies.ts.
  */
+import {
+  BLOCKED,
+  FINAL,
+  GATEWAY,
+  type Health,
+  ILL,
+  NOT_NOW,
+  OURS,
+  type Pace,
+  type Phase,
+  type Policy,
+  REFUSED,
+  SLOW,
+  THROTTLED,
+  type Whose,
+} from './policies.ts';
 
-/** The steps of an attempt, in order. `policy` is before any packet, `body` after the status line. */
-export const PHASES = [
-  'policy',
-  'queued',
-  'dns',
-  'tcp',
-  'proxy',
-  'tls',
-  'sent',
-  'headers',
-  'body',
-  'none',
-] as const;
-
-/** `none`: no attempt took place or its worker never reported. */
-export type Phase = (typeof PHASES)[number];
-
-/** Who has to act. `network` is everything between us and the receiver, the egress proxy included. */
-export type Whose = 'receiver' | 'sender' | 'network' | 'policy';
-
-/**
- * How the delivery goes on. What a receiver asks for with Retry-After comes on top, and takes the place of `slower` and
- * `minute`: who says when is taken at its word.
- *   never    it ends here
- *   normal   the next step of its schedule
- *   slower   the same, growing three times instead of twice per step, and at least a minute
- *   minute   the same, but at least a minute: a receiver that is still at work must not get it twice at once
- *   soon     a few seconds, whatever the schedule: nothing was wrong with the receiver
- */
-export const PACES = ['never', 'normal', 'slower', 'minute', 'soon'] as const;
-export type Pace = (typeof PACES)[number];
-
-/**
- * Evidence about the endpoint, for its breaker and for disabling it.
- *   ok             it works
- *   failure        it is down: opens the breaker
- *   throttled      it is up and asks for less
- *   configuration  it is up and refuses what it is sent: never opens the breaker
- *   neutral        says nothing about it
- */
-export const HEALTHS = ['ok', 'failure', 'throttled', 'configuration', 'neutral'] as const;
-export type Health = (typeof HEALTHS)[number];
+export { HEALTHS, PACES, PHASES } from './policies.ts';
+export type { Health, Pace, Phase };
 
 /** One row of the table. `phase` is where the class usually arises; the attempt record keeps the real one. */
 export interface OutcomeInfo {
@@ -61,18 +36,6 @@ export interface OutcomeInfo {
   /** One sentence to the receiver's owner. */
   readonly advice: string;
 }
-
-type Policy = Pick<OutcomeInfo, 'pace' | 'burnsAttempt' | 'health'>;
-
-const ILL: Policy = { pace: 'normal', burnsAttempt: true, health: 'failure' };
-/** A gateway that found nobody behind it, or not in time. */
-const GATEWAY: Policy = { pace: 'slower', burnsAttempt: true, health: 'failure' };
-const SLOW: Policy = { pace: 'minute', burnsAttempt: true, health: 'failure' };
-const REFUSED: Policy = { pace: 'normal', burnsAttempt: true, health: 'configuration' };
-const NOT_NOW: Policy = { pace: 'minute', burnsAttempt: true, health: 'neutral' };
-const BLOCKED: Policy = { pace: 'normal', burnsAttempt: true, health: 'neutral' };
-const FINAL: Policy = { pace: 'never', burnsAttempt: true, health: 'neutral' };
-const OURS: Policy = { pace: 'soon', burnsAttempt: false, health: 'neutral' };
 
 function row(phase: Phase, whose: Whose, policy: Policy, meaning: string, advice: string): OutcomeInfo {
   return { phase, meaning, whose, ...policy, advice };
@@ -125,7 +88,7 @@ export const OUTCOME_CLASSES = {
   http_429: row(
     'headers',
     'receiver',
-    { pace: 'slower', burnsAttempt: true, health: 'throttled' },
+    THROTTLED,
     'The receiver asked us to slow down (429).',
     'Raise the limit of the receiver or lower the rate limit of the endpoint.',
   ),

@@ -1,78 +1,14 @@
 /** Deliveries: lists over unfinished and ended ones, attempts as sent and received, resend, cancel, dead letters. */
 import { beforeAll, describe, expect, test } from 'vitest';
-import { type AttemptRecord, type ClaimAnswer, claim, reap, record } from '../../src/db/verbs.ts';
+import { claim } from '../../src/db/verbs.ts';
 import { newId } from '../../src/ids.ts';
-import { seedEndpoint, seedWork } from '../support/seed.ts';
+import { seedEndpoint } from '../support/seed.ts';
+import { DEAD, maker, RETRYING } from './made.ts';
 import { rig } from './support.ts';
 
 const api = rig();
 
-/** Makes an attempt of each delivery as a worker would, with this outcome. */
-async function attempt(
-  endpoint: string,
-  deliveries: string[],
-  change: Partial<AttemptRecord> = {},
-): Promise<void> {
-  const { rows } = await api.db.query(
-    'select delivery, generation, n from posthaste.work where delivery = any ($1)',
-    [deliveries],
-  );
-  const granted = await claim(api.db, rows);
-  expect(granted.map(({ verdict }) => verdict)).toEqual(rows.map(() => 'granted'));
-  await record(
-    api.db,
-    granted.map((claimed) => ({ ...recordOf(endpoint, claimed), ...change })),
-  );
-}
-
-/** A delivered attempt, unless changed. */
-function recordOf(endpoint: string, { delivery, token, n }: ClaimAnswer): AttemptRecord {
-  return {
-    id: newId('att'),
-    delivery,
-    endpoint,
-    token: token!,
-    n: n!,
-    outcome: 'delivered',
-    reason: null,
-    due_at: null,
-    step: 0,
-    burned: 1,
-    workflow: false,
-    started_at: new Date().toISOString(),
-    duration_ms: 12.5,
-    status: 200,
-    class: 'ok',
-    phase: 'headers',
-    error: null,
-    request_url: 'https://a.com/hook',
-    request_headers: '[["host","a.com"],["x-key","[9 characters]"]]',
-    request_bytes: 2,
-    head_bytes: 400,
-    response_headers: '[["content-type","text/plain"]]',
-    response_body: Buffer.from('thanks').toString('base64'),
-    response_truncated: false,
-    fresh_retry: false,
-    rule: null,
-    own_due_at: null,
-    retry_after_s: null,
-  };
-}
-
-async function setUp(count: number) {
-  const tenant = await api.tenant();
-  const { id: endpoint } = await seedEndpoint(api.db, tenant, { url: 'https://a.com/hook', cap: 1000 });
-  const deliveries = (await seedWork(api.db, tenant, endpoint, count)).toSorted();
-  // As the fan-out would have written it: an event is found by its exact time.
-  await api.db.query(
-    `update posthaste.work w set event_at = v.created_at from posthaste.events v where v.tenant = w.tenant and v.id = w.event and w.tenant = $1`,
-    [tenant],
-  );
-  return { tenant, endpoint, deliveries, path: `/v1/tenants/${tenant}/deliveries` };
-}
-
-const RETRYING = { outcome: 'retrying', status: 503, class: 'http_503' } as const;
-const DEAD = { outcome: 'dead', reason: 'max_attempts', status: 400, class: 'http_4xx' } as const;
+const { attempt, setUp } = maker(api);
 
 describe('lists', () => {
   let it: Awaited<ReturnType<typeof setUp>>;
@@ -247,86 +183,6 @@ describe('attempts', () => {
       `${path}/${delivery}/attempts?limit=2&cursor=${page.json.next_cursor}`,
     );
     expect([rest.json.data.map(({ n }: { n: number }) => n), rest.json.next_cursor]).toEqual([[3], null]);
-  });
-});
-
-describe('the log tells why', () => {
-  test('each attempt shows its rule, what the schedule and the receiver said, and a sentence', async () => {
-    const { endpoint, deliveries, path } = await setUp(1);
-    const [delivery] = deliveries as [string];
-    const own = new Date(Date.now() - 2_000).toISOString();
-    const due = new Date(Date.now() - 1_000).toISOString();
-    await attempt(endpoint, [delivery], {
-      ...RETRYING,
-      due_at: due,
-      rule: 'retry_after',
-      own_due_at: own,
-      retry_after_s: 120,
-    });
-    await attempt(endpoint, [delivery], { ...RETRYING, due_at: due, rule: 'deadline', own_due_at: own });
-    await attempt(endpoint, [delivery], { ...DEAD, rule: 'max_attempts' });
-    const [asked, late, last] = (await api.call('GET', `${path}/${delivery}/attempts`)).json.data;
-    expect(asked).toMatchObject({
-      decision: 'retrying',
-      rule: 'retry_after',
-      own_next_attempt_at: own,
-      next_attempt_at: due,
-      retry_after_seconds: 120,
-      why: expect.stringMatching(
-        /^The receiver asked for more time .*; Retry-After asked for 120 s; its own schedule said .* UTC; next attempt .* UTC\.$/,
-      ),
-    });
-    expect(late).toMatchObject({ rule: 'deadline', next_attempt_at: null });
-    expect(last).toMatchObject({
-      decision: 'dead',
-      rule: 'max_attempts',
-      own_next_attempt_at: null,
-      next_attempt_at: null,
-      retry_after_seconds: null,
-      why: 'All attempts are used up.',
-    });
-  });
-
-  test('also of an attempt that was cancelled or disabled under way, and of one whose worker was lost', async () => {
-    const { tenant, endpoint, deliveries, path } = await setUp(3);
-    const [cancelled, lost, disabled] = deliveries as [string, string, string];
-    const one = async (delivery: string) =>
-      (await api.call('GET', `${path}/${delivery}/attempts`)).json.data[0];
-    const meanwhile = async (delivery: string, act: () => Promise<unknown>) => {
-      const [claimed] = await claim(api.db, [{ delivery, generation: 1, n: 0 }]);
-      await act();
-      await record(api.db, [
-        { ...recordOf(endpoint, claimed!), ...RETRYING, due_at: new Date().toISOString(), rule: 'schedule' },
-      ]);
-    };
-    await meanwhile(cancelled, () => api.call('POST', `${path}/${cancelled}/cancel`));
-    expect(await one(cancelled)).toMatchObject({
-      decision: 'cancelled',
-      rule: 'requested',
-      next_attempt_at: null,
-      why: 'It was cancelled while the attempt was under way.',
-    });
-    await claim(api.db, [{ delivery: lost, generation: 1, n: 0 }]);
-    await api.db.query(
-      `update posthaste.work set claim_until = now() - interval '1 minute', scan_at = now() where delivery = $1`,
-      [lost],
-    );
-    await reap(
-      api.db,
-      Array.from({ length: 16 }, (_, i) => i),
-      1_000,
-      10,
-    );
-    expect(await one(lost)).toMatchObject({
-      decision: 'unknown',
-      class: 'worker_lost',
-      rule: 'worker_lost',
-      next_attempt_at: expect.any(String),
-      why: expect.stringContaining('The worker vanished'),
-    });
-    const endpoints = `/v1/tenants/${tenant}/endpoints`;
-    await meanwhile(disabled, () => api.call('POST', `${endpoints}/${endpoint}/disable`));
-    expect(await one(disabled)).toMatchObject({ decision: 'cancelled', rule: 'endpoint_disabled' });
   });
 });
 
