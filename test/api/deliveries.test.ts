@@ -110,6 +110,28 @@ describe('lists', () => {
         .split('\n')
         .map((line) => JSON.parse(line)),
     ).toEqual(both);
+    const { event } = both[0];
+    const found = async (query: string) =>
+      (await api.call('GET', `${path}?${query}`)).json.data.map((letter: { event: string }) => letter.event);
+    expect(await found(`event=${event}`)).toEqual([event]);
+    for (const query of ['reason=max_attempts', 'status=400', 'class=http_4xx', `endpoint=${it.endpoint}`])
+      expect(await found(query)).toHaveLength(2);
+    for (const query of ['reason=gone', 'status=500', 'class=reset', 'type=other', 'event=none'])
+      expect(await found(query)).toEqual([]);
+    expect((await api.call('GET', `${path}?reason=tired`)).json.code).toBe('invalid_parameters');
+    expect((await api.call('GET', `${path}/count`)).json).toEqual({
+      total: 2,
+      groups: [
+        {
+          endpoint: it.endpoint,
+          reason: 'max_attempts',
+          count: 2,
+          first_died_at: both[1].died_at,
+          last_died_at: both[0].died_at,
+        },
+      ],
+    });
+    expect((await api.call('GET', `${path}/count?status=500`)).json).toEqual({ total: 0, groups: [] });
     expect(
       (
         await api.call('GET', `${path}?endpoint=${newId('ep')}`, undefined, {
