@@ -127,6 +127,7 @@ try {
       adminKey: undefined,
       masterKeys,
       grouping: (process.env.GROUPING as 'auto' | 'never') ?? 'auto',
+      retentionDays: 0,
       maxEventBytes: 262_144,
       egressAllow: parseEgressAllow('127.0.0.1/32:*'),
       egressProxy: undefined,

@@ -20,16 +20,24 @@ export function renderFailures(classes) {
     'Every attempt ends in exactly one of these classes. This file is generated from `src/domain/classes.ts` by',
     '`node scripts/failures.mjs`; change the table, not the text.',
     '',
-    '*Phase* is where the class usually arises; each attempt records its own. *Retried*: the schedule goes on.',
-    '*Burns*: the attempt counts against the maximum of attempts. *Breaker*: it is evidence that the endpoint is',
-    'ill. From phase `sent` on the receiver may have processed the request although no answer came; a repeat',
-    'carries the same `webhook-id`.',
+    '*Phase* is where the class usually arises; each attempt records its own. *Burns*: the attempt counts against the',
+    'maximum of attempts. From phase `sent` on the receiver may have processed the request although no answer came; a',
+    'repeat carries the same `webhook-id`.',
     '',
-    '| class | phase | whose | retried | burns | breaker |',
+    '*Pace* is how the delivery goes on: `normal` takes the next step of its schedule; `slower` does so growing three times',
+    'instead of twice per step, and waits at least a minute; `minute` waits at least a minute; `soon` tries again within',
+    'seconds, because nothing was wrong with the receiver; `never` ends it. The minute is never longer than the longest',
+    'step of the policy. `Retry-After`, on any failing response, takes the place of `slower` and `minute`. An endpoint with',
+    '`retry_4xx: false` ends at `http_4xx`.',
+    '',
+    '*Health* is what the attempt says about the endpoint: `failure` that it is down; `throttled` that it asks for less;',
+    '`configuration` that it is up and refuses what it is sent; `neutral` says nothing about it.',
+    '',
+    '| class | phase | whose | pace | burns | health |',
     '|---|---|---|---|---|---|',
   ];
   for (const [name, info] of Object.entries(classes)) {
-    const flags = [mark(info.retried), mark(info.burnsAttempt), mark(info.countsForBreaker)];
+    const flags = [info.pace, mark(info.burnsAttempt), info.health];
     lines.push(`| [\`${name}\`](#${name}) | ${[info.phase, WHOSE[info.whose], ...flags].join(' | ')} |`);
   }
   for (const [name, info] of Object.entries(classes)) {

@@ -145,6 +145,15 @@ export const variables = z.object({
         expected: 'a whole number, 1024 to 16777216',
       }),
     ),
+  POSTHASTE_RETENTION_DAYS: wholeNumber(0, 3_650)
+    .default(30)
+    .meta(
+      meta({
+        description:
+          'Whole days (UTC) that events, ended deliveries and attempts are kept; `0` keeps them for ever. Unfinished deliveries and dead letters keep what they need beyond it. Written to the database by `posthaste migrate` and `npm start`.',
+        expected: 'a whole number, 0 to 3650',
+      }),
+    ),
   EGRESS_ALLOW: parsedBy(parseEgressAllow)
     .default({ items: [] })
     .meta(
@@ -220,6 +229,7 @@ export interface Config {
   masterKeys: MasterKeys | undefined;
   grouping: 'auto' | 'never';
   maxEventBytes: number;
+  retentionDays: number;
   egressAllow: EgressAllow;
   egressProxy: string | undefined;
   logLevel: string;
@@ -282,6 +292,7 @@ export function loadConfig(env: Env, role: Role): Loaded<StartConfig | Config> {
     masterKeys: values.POSTHASTE_MASTER_KEYS,
     grouping: values.POSTHASTE_GROUPING,
     maxEventBytes: values.POSTHASTE_MAX_EVENT_BYTES,
+    retentionDays: values.POSTHASTE_RETENTION_DAYS,
     egressAllow: values.EGRESS_ALLOW,
     egressProxy: values.EGRESS_PROXY,
     logLevel: values.LOG_LEVEL,

@@ -63,6 +63,11 @@ export const PROBLEMS = {
     'Key protected',
     'The admin key comes from POSTHASTE_ADMIN_KEY. Change it there and restart.',
   ],
+  event_expired: [
+    410,
+    'Event no longer kept',
+    'The event is past its retention (POSTHASTE_RETENTION_DAYS). Send a new one.',
+  ],
   body_too_large: [413, 'Body too large', 'Send a smaller body.'],
   event_too_large: [
     413,

@@ -33,7 +33,7 @@ program
   .action(async () => {
     const config = configFor('migrate');
     if (config === null) return;
-    const result = await migrate(config.databaseDirectUrl, { maxEventBytes: config.maxEventBytes });
+    const result = await migrate(config.databaseDirectUrl, config);
     const names = result.applied.length === 0 ? 'no new migrations' : result.applied.join(', ');
     process.stdout.write(`migrated: ${names}; ${result.partitions} partitions made\n`);
     if (config.temporal.given) {

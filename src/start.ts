@@ -56,7 +56,7 @@ export async function start(given: StartConfig, signal: AbortSignal): Promise<{ 
         items: [...given.egressAllow.items, ...parseEgressAllow(`127.0.0.1/32:${receiver.port}`).items],
       },
     };
-    await migrate(config.databaseDirectUrl, { maxEventBytes: config.maxEventBytes });
+    await migrate(config.databaseDirectUrl, config);
     const running = await startProcess({ config, roles: ['api', 'relay', 'worker'], log, signal });
     closers.push(() => running.stop());
     const demo = await runDemo({

@@ -26,6 +26,7 @@ describe('loadConfig', () => {
       dataDir: '.posthaste',
       grouping: 'auto',
       maxEventBytes: 262_144,
+      retentionDays: 30,
       egressAllow: { items: [] },
       logLevel: 'info',
       temporal: { given: false, address: 'localhost:7233', namespace: 'default' },

@@ -2,7 +2,7 @@
 -- workflow's Update and its signal all call these.
 
 -- resend answers the delivery's state afterwards, or no row when there is no such delivery of this tenant, or
--- SQLSTATE PHEND when its endpoint is disabled or deleted.
+-- SQLSTATE PHEND when its endpoint is disabled or deleted, PHEXP when its event is no longer kept.
 --   retrying, ready, held  tried now; a failure goes back to the schedule as it was
 --   sending                an attempt is under way: nothing to do
 --   ended                  back to work: n goes on, generation + 1, schedule and deadline anew
@@ -26,6 +26,13 @@ begin
   select e.state into v_state from posthaste.endpoints e where e.id = v_endpoint;
   if v_state in ('disabled', 'deleted') then
     raise exception 'endpoint % is %', v_endpoint, v_state using errcode = 'PHEND', hint = case v_state when 'disabled' then 'Enable the endpoint first.' else 'A deleted endpoint takes nothing more.' end;
+  end if;
+  -- Without its bytes a delivery could only wait for its deadline. Unfinished ones and dead letters keep theirs.
+  if exists (
+    select from posthaste.deliveries d where d.id = p_delivery and d.created_at = posthaste.id_at(p_delivery) and d.tenant = p_tenant
+      and not exists (select from posthaste.all_events v where v.tenant = d.tenant and v.created_at = d.event_at and v.id = d.event)
+  ) then
+    raise exception 'the event of delivery % is past its retention', p_delivery using errcode = 'PHEXP', hint = 'Send a new event.';
   end if;
   return query
   with hurried as (
@@ -99,7 +106,7 @@ begin
     kind, lane, state, due_at, deadline, scan_at)
   select 'dlv_' || posthaste.id_time(v_now) || posthaste.id_random(), p_tenant, e.id, p_event, p_event_at, v.type, f.sequence, v_now, t.shard,
     'replay', 'bulk', 'ready', v_now, v_now + e.deadline_ms * interval '1 millisecond', v_now
-  from posthaste.events v
+  from posthaste.all_events v
   join posthaste.event_fanouts f on f.tenant = v.tenant and f.event_at = v.created_at and f.event = v.id
   join posthaste.tenants t on t.id = v.tenant
   join posthaste.endpoints e on e.tenant = v.tenant and e.state in ('active', 'paused') and (e.event_types is null or v.type = any (e.event_types))

@@ -365,7 +365,8 @@ begin
     select c.id, c.delivery, c.n, c.started_at, c.tenant, c.endpoint, c.event, c.event_type, c.generation, c.duration_ms, c.status,
       c.class, c.phase, c.error, c.request_url, c.request_headers, c.request_bytes, c.head_bytes, c.response_headers,
       decode(c.response_body, 'base64'), coalesce(c.response_truncated, false), coalesce(c.fresh_retry, false), c.final,
-      case when c.final = 'retrying' then c.due_at end, c.rule, c.own_due_at, c.retry_after_s
+      case when c.final = 'retrying' then c.due_at end, case when c.final = 'cancelled' then c.final_reason else c.rule end,
+      c.own_due_at, c.retry_after_s
     from changed c
   )
   select c.delivery, c.token, c.final, case when c.final = 'retrying' then c.due_at end from changed c;
@@ -419,11 +420,12 @@ begin
     where w.delivery = any (v_found) and w.state = 'sending' and w.claim_until + p_grace <= v_now
   ), log as (
     insert into posthaste.attempts (id, delivery, n, started_at, tenant, endpoint, event, event_type, generation, class, phase, error,
-      request_url, request_headers, request_bytes, decision, next_due_at)
+      request_url, request_headers, request_bytes, decision, next_due_at, rule)
     select 'att_' || posthaste.id_time(l.claim_until - (l.timeout_ms + 10000) * interval '1 millisecond') || posthaste.id_random(), l.delivery, l.n,
       l.claim_until - (l.timeout_ms + 10000) * interval '1 millisecond', l.tenant, l.endpoint, l.event, l.event_type, l.generation,
       'worker_lost', 'unknown', 'The worker that held this attempt vanished; the request may have been sent and processed.',
-      l.url, '[]', 0, 'unknown', v_now
+      l.url, '[]', 0, 'unknown', case when not l.cancel_requested and l.endpoint_state not in ('disabled', 'deleted') and l.deadline > v_now then v_now end,
+      'worker_lost'
     from lost l
   ), freed as (
     update posthaste.work w

@@ -26,24 +26,21 @@ const PAUSING = new Set([429, 503]);
 
 /** What an attempt says of its endpoint. Whoever tries an endpoint out must not break its circuit. */
 function healthOf(outcomeClass: OutcomeClass, test: boolean): AttemptRecord['health'] {
-  if (outcomeClass === 'ok') return 'ok';
-  if (test) return 'neutral';
-  if (outcomeClass === 'http_429') return 'throttled';
-  if (outcomeClass === 'http_4xx' || outcomeClass === 'http_3xx') return 'configuration';
-  return OUTCOME_CLASSES[outcomeClass].countsForBreaker ? 'failure' : 'neutral';
+  const { health } = OUTCOME_CLASSES[outcomeClass];
+  return test && health !== 'ok' ? 'neutral' : health;
 }
 
 export function classifyResult(facts: ResultFacts): { record: AttemptRecord; class: OutcomeClass } {
   const { row, endpoint, claimed, result, nowMs } = facts;
   const outcomeClass: OutcomeClass = result?.class ?? 'local';
-  const retryAfterSeconds = result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs);
+  const asked = result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs);
   const decision = decide({
     delivery: row.delivery,
     n: claimed.n!,
     step: row.step,
     burned: row.burned,
     class: outcomeClass,
-    retryAfterSeconds,
+    retryAfterSeconds: asked,
     nowMs,
     deadlineMs: row.deadline.getTime(),
     resumeAtMs: row.resume_at?.getTime() ?? null,
@@ -81,16 +78,16 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
       result === undefined || result.status === null ? null : result.responseBody.toString('base64'),
     response_truncated: result?.responseTruncated ?? false,
     fresh_retry: result?.freshRetry ?? false,
-    rule: null,
-    own_due_at: null,
-    retry_after_s: null,
+    rule: decision.rule,
+    own_due_at: decision.ownDueMs === null ? null : new Date(decision.ownDueMs).toISOString(),
+    retry_after_s: outcomeClass === 'ok' ? null : asked,
     health: healthOf(outcomeClass, row.kind === 'test'),
     epoch: claimed.epoch,
     revision: endpoint?.row.revision ?? 0,
     pause_until:
-      retryAfterSeconds === null || !PAUSING.has(result?.status ?? 0)
+      asked === null || !PAUSING.has(result?.status ?? 0)
         ? null
-        : new Date(nowMs + retryAfterSeconds * 1_000).toISOString(),
+        : new Date(nowMs + asked * 1_000).toISOString(),
   };
   return { record, class: outcomeClass };
 }

@@ -159,13 +159,16 @@ export async function operate(
   const createdMs = idTimeMs(delivery);
   const tenant = createdMs === null ? null : await tenantOf(deps.db, delivery, new Date(createdMs));
   const answer: Operated | null =
-    tenant === null ? null : await act(deps.db, tenant, delivery).catch(refusedByEndpoint);
+    tenant === null ? null : await act(deps.db, tenant, delivery).catch(refused);
   return answer === null ? { state: 'not_found', attempts: 0 } : { state: answer.state, attempts: answer.n };
 }
 
-function refusedByEndpoint(error: unknown): Operated {
-  if ((error as { code?: string }).code === 'PHEND')
-    return { delivery: '', state: 'endpoint_disabled', generation: 0, n: 0 };
+/** SQLSTATEs of posthaste.resend, as the API's codes. */
+const REFUSALS: Readonly<Record<string, string>> = { PHEND: 'endpoint_disabled', PHEXP: 'event_expired' };
+
+function refused(error: unknown): Operated {
+  const state = REFUSALS[(error as { code?: string }).code ?? ''];
+  if (state !== undefined) return { delivery: '', state, generation: 0, n: 0 };
   throw error;
 }
 

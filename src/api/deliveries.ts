@@ -4,8 +4,6 @@ import { listAttempts } from '../db/attempts.ts';
 import { type DeliveryRow, getDelivery, listDeliveries } from '../db/deliveries.ts';
 import { getEvent } from '../db/events.ts';
 import { cancel, type Operated as OperatedRow, resend } from '../db/operators.ts';
-import { buildBody } from '../domain/body.ts';
-import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
 import { idTimeMs } from '../domain/ids.ts';
 import {
   Attempt,
@@ -18,16 +16,17 @@ import {
   STATES,
 } from './delivery-views.ts';
 import type { ApiDeps } from './deps.ts';
+import { DELIVERY_FILTERS } from './filters.ts';
 import { noDelivery } from './missing.ts';
 import { ID_FORM, NUMBER_FORM, paging } from './paging.ts';
 import { type BoundRoute, bind, PAGE, route } from './route.ts';
-import { eventType, id, page, pageOf, time } from './schemas.ts';
+import { page, pageOf } from './schemas.ts';
+import { sentBody } from './sent-body.ts';
 import { requireTenant } from './tenants.ts';
 import { wakeAll } from './wake.ts';
 
 const base = { tag: 'Deliveries' } as const;
 const path = '/v1/tenants/{tenant}/deliveries';
-const CLASSES = Object.keys(OUTCOME_CLASSES) as [OutcomeClass, ...OutcomeClass[]];
 const Nothing = z.strictObject({});
 
 export const deliverySpecs = {
@@ -39,22 +38,8 @@ export const deliverySpecs = {
     summary: 'List deliveries, newest first',
     query: z.strictObject({
       ...PAGE,
-      endpoint: id('ep').optional(),
-      event: z
-        .string()
-        .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be an event id')
-        .optional(),
-      type: eventType.optional(),
+      ...DELIVERY_FILTERS,
       state: z.enum(STATES).optional(),
-      status: z
-        .string()
-        .regex(/^[1-9]\d\d$/, 'must be an HTTP status, 100 to 999')
-        .transform(Number)
-        .optional()
-        .openapi({ type: 'integer', description: 'Of the last attempt' }),
-      class: z.enum(CLASSES).optional().openapi({ description: 'Of the last attempt' }),
-      since: time.optional(),
-      until: time.optional(),
     }),
     status: 200,
     answer: 'A page of deliveries',
@@ -96,7 +81,7 @@ export const deliverySpecs = {
     status: 202,
     answer: 'How it stands',
     schema: Operated,
-    problems: ['endpoint_disabled'],
+    problems: ['endpoint_disabled', 'event_expired'],
   }),
   cancel: route({
     ...base,
@@ -180,18 +165,5 @@ export function deliveryRoutes(deps: ApiDeps): BoundRoute[] {
 /** The body every attempt of the delivery sends; null when the event is no longer kept. */
 async function sentBytes(deps: ApiDeps, tenant: string, delivery: DeliveryRow): Promise<Buffer | null> {
   const event = await getEvent(deps.db, tenant, delivery.event, delivery.event_at);
-  if (event === null) return null;
-  return buildBody(
-    {
-      raw: event.raw,
-      event: event.id,
-      type: event.type,
-      occurredAtMs: event.occurred_at.getTime(),
-      version: event.version,
-      sequence: delivery.sequence,
-    },
-    event.body,
-    (text) => Buffer.from(text),
-    (parts) => Buffer.concat(parts),
-  );
+  return event === null ? null : sentBody(event, delivery.sequence);
 }

@@ -4,12 +4,17 @@ import type { AttemptRow } from '../db/attempts.ts';
 import type { DeliveryFilter, DeliveryRow } from '../db/deliveries.ts';
 import type { Operated as OperatedRow } from '../db/operators.ts';
 import { makeId } from '../domain/ids.ts';
+import { outlook } from '../domain/outlook.ts';
+import type { RetryPolicy } from '../domain/retry-policy.ts';
+import { explainRule, RULE_NAMES, RULES, type Rule } from '../domain/rules.ts';
 import { timestamp } from './schemas.ts';
 import { bodyText } from './text.ts';
 
 export const STATES = ['ready', 'sending', 'retrying', 'held', 'delivered', 'dead', 'cancelled'] as const;
 const state = z.enum(STATES);
 
+const OUTLOOK =
+  'Attempt 4 Thursday 3 Dec 12:04:31 UTC; gives up Thursday 3 Dec 14:00:00 UTC, or after 27 more attempts.';
 export const Delivery = z
   .object({
     id: z.string(),
@@ -25,8 +30,21 @@ export const Delivery = z
     last_status: z.int().nullable(),
     last_class: z.string().nullable(),
     created_at: timestamp,
-    next_attempt_at: timestamp.nullable(),
+    next_attempt_at: timestamp
+      .nullable()
+      .openapi({ description: 'null: none is planned, or one is under way' }),
+    next_attempt_earliest: timestamp.nullable().openapi({
+      description: 'Of the next attempt; while one is under way, of the one that follows should it fail',
+    }),
+    next_attempt_latest: timestamp.nullable(),
     deadline: timestamp.nullable(),
+    gives_up_at: timestamp
+      .nullable()
+      .openapi({ description: 'When it is dead at the latest; null: it has ended' }),
+    outlook: z
+      .string()
+      .nullable()
+      .openapi({ description: 'What is still to come, as a sentence; null: nothing', example: OUTLOOK }),
     finished_at: timestamp.nullable(),
     cancel_requested: z.boolean(),
   })
@@ -38,6 +56,9 @@ export const Operated = z
 
 const headerList = z.array(z.tuple([z.string(), z.string()]));
 const body = { body: z.string().nullable(), body_encoding: z.enum(['text', 'base64']).nullable() };
+const ruleList = Object.entries(RULES)
+  .map(([rule, meaning]) => `\`${rule}\`: ${meaning}`)
+  .join(' ');
 export const Attempt = z
   .object({
     id: z.string(),
@@ -49,7 +70,19 @@ export const Attempt = z
     phase: z.string().nullable(),
     error: z.string().nullable(),
     decision: z.enum(['delivered', 'retrying', 'dead', 'cancelled', 'unknown']),
-    next_attempt_at: timestamp.nullable(),
+    rule: z
+      .enum(RULE_NAMES)
+      .nullable()
+      .openapi({ description: `Which rule decided. ${ruleList}` }),
+    own_next_attempt_at: timestamp
+      .nullable()
+      .openapi({ description: "When the delivery's own schedule would have tried again" }),
+    retry_after_seconds: z
+      .int()
+      .nullable()
+      .openapi({ description: 'What the receiver asked for, at most a day; null: nothing, or nonsense' }),
+    next_attempt_at: timestamp.nullable().openapi({ description: 'null: no further attempt was planned' }),
+    why: z.string().nullable().openapi({ description: 'The decision as a sentence, for people; may change' }),
     fresh_retry: z.boolean(),
     request: z.object({
       method: z.literal('POST'),
@@ -85,6 +118,7 @@ export function lowestId(at: Date): string {
 }
 
 export function deliveryView(row: DeliveryRow) {
+  const next = outlookOf(row);
   return {
     id: row.id,
     event: row.event,
@@ -99,11 +133,35 @@ export function deliveryView(row: DeliveryRow) {
     last_status: row.last_status,
     last_class: row.last_class,
     created_at: row.created_at,
-    next_attempt_at: row.state === 'sending' ? null : row.due_at,
+    next_attempt_at: row.state === 'sending' ? null : (next?.earliest ?? null),
+    next_attempt_earliest: next?.earliest ?? null,
+    next_attempt_latest: next?.latest ?? null,
     deadline: row.deadline,
+    gives_up_at: row.deadline,
+    outlook: next?.sentence ?? null,
     finished_at: row.finished_at,
     cancel_requested: row.cancel_requested,
   };
+}
+
+function outlookOf(row: DeliveryRow) {
+  const { plan, due_at, deadline, state } = row;
+  if (plan === null || due_at === null || deadline === null) return null;
+  const seen = outlook({
+    state: state as 'ready' | 'sending' | 'retrying' | 'held',
+    n: row.n,
+    step: plan.step,
+    burned: plan.burned,
+    dueMs: due_at.getTime(),
+    deadlineMs: deadline.getTime(),
+    resumeAtMs: plan.resume_at_ms,
+    cancelRequested: row.cancel_requested,
+    nowMs: plan.now_ms,
+    timeoutMs: plan.timeout_ms,
+    policy: plan.retry_policy as RetryPolicy,
+  });
+  const time = (ms: number | null) => (ms === null ? null : new Date(ms));
+  return { earliest: time(seen.earliestMs), latest: time(seen.latestMs), sentence: seen.sentence };
 }
 
 export function operatedView(row: OperatedRow) {
@@ -113,6 +171,8 @@ export function operatedView(row: OperatedRow) {
 /** @param sent the bytes that every attempt of this delivery sends; null when the event is no longer kept. */
 export function attemptView(row: AttemptRow, sent: Buffer | null) {
   const nothing = { body: null, body_encoding: null };
+  // A delivery whose time is over waits for its deadline, but not for an attempt.
+  const next = row.rule === 'deadline' ? null : row.next_due_at;
   return {
     id: row.id,
     n: row.n,
@@ -123,7 +183,16 @@ export function attemptView(row: AttemptRow, sent: Buffer | null) {
     phase: row.phase,
     error: row.error,
     decision: row.decision,
-    next_attempt_at: row.next_due_at,
+    rule: row.rule as Rule | null,
+    own_next_attempt_at: row.own_due_at,
+    retry_after_seconds: row.retry_after_s,
+    next_attempt_at: next,
+    why: explainRule({
+      rule: row.rule,
+      retryAfterSeconds: row.retry_after_s,
+      ownDueMs: row.own_due_at?.getTime() ?? null,
+      nextMs: next?.getTime() ?? null,
+    }),
     fresh_retry: row.fresh_retry,
     request: {
       method: 'POST',

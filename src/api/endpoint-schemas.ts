@@ -2,6 +2,8 @@
 import { z } from '@hono/zod-openapi';
 import type { EndpointRow } from '../db/endpoints.ts';
 import { reportOf } from '../domain/endpoint-report.ts';
+import { retrySchedule } from '../domain/outlook.ts';
+import { DEFAULT_POLICY, type RetryPolicy as KeptPolicy } from '../domain/retry-policy.ts';
 import { eventType, notifyEmails, text, timestamp } from './schemas.ts';
 
 const duration = z.string().openapi({ example: '5m', description: 'A number and ms, s, m, h or d' });
@@ -119,6 +121,20 @@ export const Health = z
     last_success_at: timestamp.nullable(),
   })
   .openapi('EndpointHealth');
+const RetrySchedule = z
+  .object({
+    sentence: z.string().openapi({ example: retrySchedule(DEFAULT_POLICY).sentence }),
+    deadline_seconds: z.number(),
+    max_attempts: z.int().openapi({ description: 'The most there can be before the deadline' }),
+    attempts: z
+      .array(z.object({ n: z.int(), earliest_seconds: z.number(), latest_seconds: z.number() }))
+      .openapi({ description: 'Seconds after the first attempt; the first 50 attempts' }),
+  })
+  .openapi('RetrySchedule', {
+    description:
+      'What `retry_policy` comes to when every attempt fails at once. Some outcomes and Retry-After lengthen waits: docs/failures.md',
+  });
+
 const certificate = z.object({ subject: z.string(), fingerprint_sha256: z.string(), expires_at: timestamp });
 export const Endpoint = z
   .object({
@@ -129,6 +145,7 @@ export const Endpoint = z
     state: z.enum(['active', 'paused', 'disabled']),
     disabled_reason: z.string().nullable(),
     retry_policy: RetryPolicy,
+    retry_schedule: RetrySchedule,
     limits: z.object({
       in_flight: z.int(),
       rate_per_second: z.number().nullable(),
@@ -187,6 +204,20 @@ export const Rotation = z
   })
   .openapi('SecretRotation');
 
+function scheduleView(policy: KeptPolicy) {
+  const { sentence, deadlineMs, maxAttempts, attempts } = retrySchedule(policy);
+  return {
+    sentence,
+    deadline_seconds: deadlineMs / 1_000,
+    max_attempts: maxAttempts,
+    attempts: attempts.map(({ n, earliestMs, latestMs }) => ({
+      n,
+      earliest_seconds: Math.round(earliestMs) / 1_000,
+      latest_seconds: Math.round(latestMs) / 1_000,
+    })),
+  };
+}
+
 export function endpointView(row: EndpointRow) {
   return {
     id: row.id,
@@ -196,6 +227,7 @@ export function endpointView(row: EndpointRow) {
     state: row.state,
     disabled_reason: row.disabled_reason,
     retry_policy: row.retry_policy_given ?? { preset: 'default' },
+    retry_schedule: scheduleView(row.retry_policy as KeptPolicy),
     limits: {
       in_flight: row.cap,
       rate_per_second: row.rate_limit,

@@ -88,7 +88,7 @@ export const eventReadSpecs = {
     status: 202,
     answer: 'The deliveries concerned; none when the relay has not taken the event yet',
     schema: z.object({ data: z.array(Operated) }),
-    problems: ['endpoint_disabled'],
+    problems: ['endpoint_disabled', 'event_expired'],
   }),
 };
 

@@ -21,6 +21,9 @@ export interface AttemptRow {
   fresh_retry: boolean;
   decision: string;
   next_due_at: Date | null;
+  rule: string | null; // src/domain/rules.ts; null: written by an older version
+  own_due_at: Date | null;
+  retry_after_s: number | null;
 }
 
 /** Attempts of a delivery after number `after`, in order. No attempt starts before its delivery was made. */
@@ -34,7 +37,8 @@ export async function listAttempts(
 ): Promise<AttemptRow[]> {
   const result = await db.query({
     text: `select id, n, generation, started_at, duration_ms, status, class, phase, error, request_url, request_headers, request_bytes,
-        head_bytes, response_headers, response_body, response_truncated, fresh_retry, decision, next_due_at
+        head_bytes, response_headers, response_body, response_truncated, fresh_retry, decision, next_due_at,
+        rule, own_due_at, retry_after_s
       from posthaste.attempts
       where delivery = $1 and n > $2 and tenant = $3 and started_at >= $4::timestamptz - interval '1 hour'
       order by n, started_at limit $5`,

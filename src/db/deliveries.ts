@@ -20,13 +20,28 @@ export interface DeliveryRow {
   deadline: Date | null;
   finished_at: Date | null;
   cancel_requested: boolean;
+  plan: DeliveryPlan | null; // null: it has ended
+}
+
+/** What decides about an unfinished delivery's next attempt. */
+export interface DeliveryPlan {
+  step: number;
+  burned: number;
+  resume_at_ms: number | null;
+  retry_policy: unknown; // of its endpoint, now
+  timeout_ms: number;
+  now_ms: number; // the database's
 }
 
 const WORK = `select w.delivery as id, w.endpoint, w.event, w.event_at, w.event_type, w.sequence, w.state, w.kind, null as reason, w.n,
-  w.generation, w.last_status, w.last_class, w.created_at, w.due_at, w.deadline, null::timestamptz as finished_at, w.cancel_requested
+  w.generation, w.last_status, w.last_class, w.created_at, w.due_at, w.deadline, null::timestamptz as finished_at, w.cancel_requested,
+  (select jsonb_build_object('step', w.step, 'burned', w.burned, 'resume_at_ms', extract(epoch from w.resume_at) * 1000,
+     'retry_policy', e.retry_policy, 'timeout_ms', e.timeout_ms, 'now_ms', extract(epoch from clock_timestamp()) * 1000)
+   from posthaste.endpoints e where e.id = w.endpoint) as plan
   from posthaste.work w`;
 const ENDED = `select d.id, d.endpoint, d.event, d.event_at, d.event_type, d.sequence, d.state, d.kind, d.reason, d.n,
-  d.generation, d.last_status, d.last_class, d.created_at, null::timestamptz as due_at, null::timestamptz as deadline, d.finished_at, false as cancel_requested
+  d.generation, d.last_status, d.last_class, d.created_at, null::timestamptz as due_at, null::timestamptz as deadline, d.finished_at, false as cancel_requested,
+  null::jsonb as plan
   from posthaste.deliveries d`;
 
 export interface DeliveryFilter {
@@ -100,59 +115,4 @@ export async function getDelivery(
     values: [id, tenant, createdAt],
   });
   return result.rows[0] ?? null;
-}
-
-export interface DeadLetterRow {
-  delivery: string;
-  endpoint: string;
-  event: string;
-  event_at: Date;
-  event_type: string;
-  generation: number;
-  reason: string;
-  attempts: number;
-  last_status: number | null;
-  last_class: string | null;
-  died_at: Date;
-  position: string; // died_at to the microsecond, for the cursor
-}
-
-export interface DeadLetterFilter {
-  endpoint: string | null;
-  type: string | null;
-  since: Date | null;
-  until: Date | null;
-}
-
-/** Latest deaths first, after the position. */
-export async function listDeadLetters(
-  db: Db,
-  tenant: string,
-  filter: DeadLetterFilter,
-  after: { at: string; delivery: string } | null,
-  limit: number,
-): Promise<DeadLetterRow[]> {
-  const result = await db.query({
-    text: `select x.delivery, x.endpoint, x.event, x.event_at, x.event_type, x.generation, x.reason, x.attempts, x.last_status,
-        x.last_class, x.died_at, (extract(epoch from x.died_at) * 1000000)::bigint::text as position
-      from posthaste.dead_letters x
-      where x.tenant = $1
-        and ($2::text is null or x.endpoint = $2)
-        and ($3::text is null or x.event_type = $3)
-        and ($4::timestamptz is null or x.died_at >= $4)
-        and ($5::timestamptz is null or x.died_at < $5)
-        and ($6::bigint is null or (x.died_at, x.delivery) < (timestamptz 'epoch' + $6 * interval '1 microsecond', $7))
-      order by x.died_at desc, x.delivery desc limit $8`,
-    values: [
-      tenant,
-      filter.endpoint,
-      filter.type,
-      filter.since,
-      filter.until,
-      after?.at ?? null,
-      after?.delivery ?? null,
-      limit,
-    ],
-  });
-  return result.rows;
 }

@@ -79,7 +79,7 @@ export interface EventRow {
 
 const COLUMNS = `v.id, v.type, v.created_at, v.occurred_at, v.raw, v.content_type, v.version::text as version,
   octet_length(v.body) as bytes, f.sequence, f.deliveries`;
-const FROM = `from posthaste.events v
+const FROM = `from posthaste.all_events v
   left join posthaste.event_fanouts f on f.tenant = v.tenant and f.event_at = v.created_at and f.event = v.id`;
 
 export interface EventFilter {
@@ -135,7 +135,7 @@ export async function findEventTime(
 ): Promise<Date | null> {
   const result = await db.query({
     name: 'find_event_time',
-    text: `select v.created_at from posthaste.events v
+    text: `select v.created_at from posthaste.all_events v
       where v.tenant = $1 and v.id = $2
         and v.created_at in (select k.created_at from posthaste.event_keys k where k.tenant = $1 and k.id = $2 union all select $3::timestamptz)
       limit 1`,

@@ -30,7 +30,9 @@ export interface LoadedDelivery {
 const COLUMNS = `w.delivery, w.tenant, w.endpoint, w.event, w.event_at, w.event_type, w.sequence, w.kind, w.lane, w.state, w.due_at,
   w.deadline, w.n, w.step, w.burned, w.generation, w.workflow, w.resume_at, v.raw, v.content_type, v.version::text as version,
   v.occurred_at`;
-const FROM = `from posthaste.work w join posthaste.events v on v.tenant = w.tenant and v.created_at = w.event_at and v.id = w.event`;
+// Row by row on purpose: a hash join would read every event there is, and the limit ends the search at the first hit.
+const FROM = `from posthaste.work w cross join lateral (
+  select * from posthaste.all_events v where v.tenant = w.tenant and v.created_at = w.event_at and v.id = w.event limit 1) v`;
 
 /** The named deliveries that are still unfinished. */
 export async function loadDeliveries(db: Db, deliveries: readonly string[]): Promise<LoadedDelivery[]> {
@@ -65,7 +67,8 @@ export async function loadBodies(db: Db, rows: readonly LoadedDelivery[]): Promi
   const result = await db.query({
     name: 'load_bodies',
     text: `select v.tenant, v.id, v.body from unnest($1::text[], $2::timestamptz[], $3::text[]) a (tenant, at, id)
-      join posthaste.events v on v.tenant = a.tenant and v.created_at = a.at and v.id = a.id`,
+      cross join lateral (
+        select * from posthaste.all_events v where v.tenant = a.tenant and v.created_at = a.at and v.id = a.id limit 1) v`,
     values: [firsts.map((r) => r.tenant), firsts.map((r) => r.event_at), firsts.map((r) => r.event)],
   });
   for (const { tenant, id, body } of result.rows)

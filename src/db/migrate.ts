@@ -69,7 +69,7 @@ async function apply(client: pg.Client, migrations: readonly Migration[]): Promi
  */
 export async function migrate(
   databaseUrl: string,
-  options: { maxEventBytes?: number } = {},
+  options: { maxEventBytes?: number; retentionDays?: number } = {},
 ): Promise<MigrateResult> {
   const client = new pg.Client({ connectionString: databaseUrl, application_name: 'posthaste migrate' });
   await client.connect();
@@ -113,6 +113,11 @@ export async function migrate(
     if (options.maxEventBytes !== undefined) {
       await client.query('update posthaste.settings set max_event_bytes = $1 where max_event_bytes <> $1', [
         options.maxEventBytes,
+      ]);
+    }
+    if (options.retentionDays !== undefined) {
+      await client.query('update posthaste.settings set retention_days = $1 where retention_days <> $1', [
+        options.retentionDays,
       ]);
     }
     const partitions = (await client.query('select posthaste.ensure_partitions() as made')).rows[0]

@@ -8,7 +8,7 @@ export interface Operated {
   n: number;
 }
 
-/** Tries a delivery again now. Null: no such delivery of this tenant. SQLSTATE PHEND: its endpoint takes none. */
+/** Tries a delivery again now. Null: no such delivery of this tenant. SQLSTATE PHEND: its endpoint takes none; PHEXP: its event is gone. */
 export async function resend(db: Db, tenant: string, delivery: string): Promise<Operated | null> {
   const result = await db.query({
     name: 'resend',

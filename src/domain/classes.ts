@@ -1,53 +1,44 @@
 /**
  * The closed list of what can become of an attempt. Everything that reacts to a result (schedule, breaker,
  * disabling, dashboard, docs/failures.md) reads it from here, so that a class means one thing everywhere.
- * Called by classify.ts, by the recording code and by scripts/failures.mjs. No units: all words and flags.
+ * Called by classify.ts, by the recording code and by scripts/failures.mjs. No units: all words.
  *
- * `retried`: the schedule goes on. `burnsAttempt`: the try counts against max attempts.
- * `countsForBreaker`: it is evidence that the endpoint is ill. A fault of ours never has the last two.
+ * What follows from a class (schedule, attempts, health of the endpoint) is one of the policies of policies.ts.
  */
+import {
+  BLOCKED,
+  FINAL,
+  GATEWAY,
+  type Health,
+  ILL,
+  NOT_NOW,
+  OURS,
+  type Pace,
+  type Phase,
+  type Policy,
+  REFUSED,
+  SLOW,
+  THROTTLED,
+  type Whose,
+} from './policies.ts';
 
-/** The steps of an attempt, in order. `policy` is before any packet, `body` after the status line. */
-export const PHASES = [
-  'policy',
-  'queued',
-  'dns',
-  'tcp',
-  'proxy',
-  'tls',
-  'sent',
-  'headers',
-  'body',
-  'none',
-] as const;
-
-/** `none`: no attempt took place or its worker never reported. */
-export type Phase = (typeof PHASES)[number];
-
-/** Who has to act. `network` is everything between us and the receiver, the egress proxy included. */
-export type Whose = 'receiver' | 'sender' | 'network' | 'policy';
+export { HEALTHS, PACES, PHASES } from './policies.ts';
+export type { Health, Pace, Phase };
 
 /** One row of the table. `phase` is where the class usually arises; the attempt record keeps the real one. */
 export interface OutcomeInfo {
   readonly phase: Phase;
   readonly meaning: string;
   readonly whose: Whose;
-  readonly retried: boolean;
+  readonly pace: Pace;
   readonly burnsAttempt: boolean;
-  readonly countsForBreaker: boolean;
+  readonly health: Health;
   /** One sentence to the receiver's owner. */
   readonly advice: string;
 }
 
-type Flags = Pick<OutcomeInfo, 'retried' | 'burnsAttempt' | 'countsForBreaker'>;
-
-const ILL: Flags = { retried: true, burnsAttempt: true, countsForBreaker: true };
-const REFUSED: Flags = { retried: true, burnsAttempt: true, countsForBreaker: false };
-const FINAL: Flags = { retried: false, burnsAttempt: true, countsForBreaker: false };
-const OURS: Flags = { retried: true, burnsAttempt: false, countsForBreaker: false };
-
-function row(phase: Phase, whose: Whose, flags: Flags, meaning: string, advice: string): OutcomeInfo {
-  return { phase, meaning, whose, ...flags, advice };
+function row(phase: Phase, whose: Whose, policy: Policy, meaning: string, advice: string): OutcomeInfo {
+  return { phase, meaning, whose, ...policy, advice };
 }
 
 /** Class name → what it means and what follows from it. Statuses first, then by phase. */
@@ -55,7 +46,7 @@ export const OUTCOME_CLASSES = {
   ok: row(
     'headers',
     'receiver',
-    { retried: false, burnsAttempt: true, countsForBreaker: false },
+    { pace: 'never', burnsAttempt: true, health: 'ok' },
     'The receiver answered with a 2xx status.',
     'Nothing to do.',
   ),
@@ -76,7 +67,7 @@ export const OUTCOME_CLASSES = {
   http_408: row(
     'headers',
     'receiver',
-    REFUSED,
+    NOT_NOW,
     'The receiver gave up waiting for our request (408).',
     'Look for a slow proxy or an overloaded server in front of the receiver.',
   ),
@@ -90,28 +81,49 @@ export const OUTCOME_CLASSES = {
   http_425: row(
     'headers',
     'receiver',
-    REFUSED,
+    NOT_NOW,
     'The receiver was not ready to process the request yet (425).',
     'Nothing to do unless it goes on.',
   ),
   http_429: row(
     'headers',
     'receiver',
-    REFUSED,
-    'The receiver asked us to slow down (429); Retry-After is honoured.',
+    THROTTLED,
+    'The receiver asked us to slow down (429).',
     'Raise the limit of the receiver or lower the rate limit of the endpoint.',
+  ),
+  http_502: row(
+    'headers',
+    'receiver',
+    GATEWAY,
+    'A gateway in front of the receiver got no good answer from it (502).',
+    'Look for a crashed or restarting server behind the load balancer.',
+  ),
+  http_503: row(
+    'headers',
+    'receiver',
+    ILL,
+    'The receiver is overloaded or under maintenance (503).',
+    'Add capacity, or say with Retry-After when to come back.',
+  ),
+  http_504: row(
+    'headers',
+    'receiver',
+    GATEWAY,
+    'A gateway in front of the receiver waited for it in vain (504); the request may have been processed.',
+    'Answer with a 2xx at once and do the work afterwards.',
   ),
   http_5xx: row(
     'headers',
     'receiver',
     ILL,
-    'The receiver, or a proxy in front of it, failed with a 5xx status.',
+    'The receiver failed with a 5xx status other than 502, 503 and 504.',
     'Read the logs of the receiver at the time of the attempt; the stored response body often says why.',
   ),
   invalid_url: row(
     'policy',
     'policy',
-    REFUSED,
+    BLOCKED,
     'The URL breaks the rules for endpoint URLs, or this deployment no longer allows what it allowed when it was saved.',
     'Use an https URL with a public host name on port 443 or 8443.',
   ),
@@ -125,7 +137,7 @@ export const OUTCOME_CLASSES = {
   blocked_address: row(
     'dns',
     'policy',
-    REFUSED,
+    BLOCKED,
     'The host leads to an address that is not allowed for webhooks.',
     'Publish only public addresses for the host name; one private address makes the whole name unusable.',
   ),
@@ -153,7 +165,7 @@ export const OUTCOME_CLASSES = {
   dns_temporary: row(
     'dns',
     'network',
-    REFUSED,
+    BLOCKED,
     'The name servers did not give a usable answer in time.',
     'Check that all name servers of the domain answer, over UDP and TCP.',
   ),
@@ -293,7 +305,7 @@ export const OUTCOME_CLASSES = {
   deadline: row(
     'sent',
     'receiver',
-    ILL,
+    SLOW,
     'The deadline passed before a response came; the request may have been processed.',
     'Answer with a 2xx at once and do the work afterwards.',
   ),
@@ -342,7 +354,7 @@ export const OUTCOME_CLASSES = {
   cancelled: row(
     'none',
     'sender',
-    { retried: false, burnsAttempt: false, countsForBreaker: false },
+    OURS,
     'The attempt was called off, for example because the worker stops or the endpoint was deleted.',
     'Nothing to do.',
   ),
@@ -369,7 +381,7 @@ export type OutcomeClass = keyof typeof OUTCOME_CLASSES;
 export const OUTCOME_CLASS_NAMES = Object.keys(OUTCOME_CLASSES) as readonly OutcomeClass[];
 
 /**
- * The flags of a class whose text comes from the database.
+ * The row of a class whose text comes from the database.
  * @returns undefined for a name this version does not know.
  */
 export function outcomeInfo(name: string): OutcomeInfo | undefined {

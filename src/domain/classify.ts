@@ -19,6 +19,12 @@ export function classifyStatus(status: number): OutcomeClass {
       return 'http_425';
     case 429:
       return 'http_429';
+    case 502:
+      return 'http_502';
+    case 503:
+      return 'http_503';
+    case 504:
+      return 'http_504';
   }
   if (status >= 300 && status < 400) return 'http_3xx';
   if (status >= 400 && status < 500) return 'http_4xx';

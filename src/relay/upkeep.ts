@@ -1,4 +1,4 @@
-/** Slow chores of a relay process: partitions ahead, tenants' weights, gauges. */
+/** Slow chores of a relay process: partitions ahead, old days, tenants' weights, gauges. */
 
 import { oldestAgeMs } from '../db/outbox.ts';
 import { ensurePartitions } from '../db/partitions.ts';
@@ -10,6 +10,7 @@ import type { Metrics } from '../metrics.ts';
 import type { Starter } from '../temporal/starter.ts';
 import type { Leases } from './leases.ts';
 import type { Relay } from './relay.ts';
+import { retire } from './retention.ts';
 
 export interface UpkeepOptions {
   db: Pool;
@@ -67,6 +68,7 @@ export function startUpkeep(options: UpkeepOptions): { stop(): Promise<void> } {
       options.weights.of = await loadWeights(db);
     }),
     every(10 * 60 * SECOND, 'partitions', () => ensurePartitions(db)),
+    every(3_600 * SECOND, 'retention', () => retire(db, log)),
   ];
   return {
     async stop() {

@@ -1,78 +1,14 @@
 /** Deliveries: lists over unfinished and ended ones, attempts as sent and received, resend, cancel, dead letters. */
 import { beforeAll, describe, expect, test } from 'vitest';
-import { type AttemptRecord, claim, record } from '../../src/db/verbs.ts';
+import { claim } from '../../src/db/verbs.ts';
 import { newId } from '../../src/ids.ts';
-import { seedEndpoint, seedWork } from '../support/seed.ts';
+import { seedEndpoint } from '../support/seed.ts';
+import { DEAD, maker, RETRYING } from './made.ts';
 import { rig } from './support.ts';
 
 const api = rig();
 
-/** Makes an attempt of each delivery as a worker would, with this outcome. */
-async function attempt(
-  endpoint: string,
-  deliveries: string[],
-  change: Partial<AttemptRecord> = {},
-): Promise<void> {
-  const { rows } = await api.db.query(
-    'select delivery, generation, n from posthaste.work where delivery = any ($1)',
-    [deliveries],
-  );
-  const granted = await claim(api.db, rows);
-  expect(granted.map(({ verdict }) => verdict)).toEqual(rows.map(() => 'granted'));
-  await record(
-    api.db,
-    granted.map(({ delivery, token, n }) => ({
-      id: newId('att'),
-      delivery,
-      endpoint,
-      token: token!,
-      n: n!,
-      outcome: 'delivered',
-      reason: null,
-      due_at: null,
-      step: 0,
-      burned: 1,
-      workflow: false,
-      started_at: new Date().toISOString(),
-      duration_ms: 12.5,
-      status: 200,
-      class: 'ok',
-      phase: 'headers',
-      error: null,
-      request_url: 'https://a.com/hook',
-      request_headers: '[["host","a.com"],["x-key","[9 characters]"]]',
-      request_bytes: 2,
-      head_bytes: 400,
-      response_headers: '[["content-type","text/plain"]]',
-      response_body: Buffer.from('thanks').toString('base64'),
-      response_truncated: false,
-      fresh_retry: false,
-      rule: null,
-      own_due_at: null,
-      retry_after_s: null,
-      health: 'ok',
-      epoch: 1,
-      revision: 1,
-      pause_until: null,
-      ...change,
-    })),
-  );
-}
-
-async function setUp(count: number) {
-  const tenant = await api.tenant();
-  const { id: endpoint } = await seedEndpoint(api.db, tenant, { url: 'https://a.com/hook', cap: 1000 });
-  const deliveries = (await seedWork(api.db, tenant, endpoint, count)).toSorted();
-  // As the fan-out would have written it: an event is found by its exact time.
-  await api.db.query(
-    `update posthaste.work w set event_at = v.created_at from posthaste.events v where v.tenant = w.tenant and v.id = w.event and w.tenant = $1`,
-    [tenant],
-  );
-  return { tenant, endpoint, deliveries, path: `/v1/tenants/${tenant}/deliveries` };
-}
-
-const RETRYING = { outcome: 'retrying', status: 503, class: 'http_5xx' } as const;
-const DEAD = { outcome: 'dead', reason: 'max_attempts', status: 400, class: 'http_4xx' } as const;
+const { attempt, setUp } = maker(api);
 
 describe('lists', () => {
   let it: Awaited<ReturnType<typeof setUp>>;
@@ -174,6 +110,28 @@ describe('lists', () => {
         .split('\n')
         .map((line) => JSON.parse(line)),
     ).toEqual(both);
+    const { event } = both[0];
+    const found = async (query: string) =>
+      (await api.call('GET', `${path}?${query}`)).json.data.map((letter: { event: string }) => letter.event);
+    expect(await found(`event=${event}`)).toEqual([event]);
+    for (const query of ['reason=max_attempts', 'status=400', 'class=http_4xx', `endpoint=${it.endpoint}`])
+      expect(await found(query)).toHaveLength(2);
+    for (const query of ['reason=gone', 'status=500', 'class=reset', 'type=other', 'event=none'])
+      expect(await found(query)).toEqual([]);
+    expect((await api.call('GET', `${path}?reason=tired`)).json.code).toBe('invalid_parameters');
+    expect((await api.call('GET', `${path}/count`)).json).toEqual({
+      total: 2,
+      groups: [
+        {
+          endpoint: it.endpoint,
+          reason: 'max_attempts',
+          count: 2,
+          first_died_at: both[1].died_at,
+          last_died_at: both[0].died_at,
+        },
+      ],
+    });
+    expect((await api.call('GET', `${path}/count?status=500`)).json).toEqual({ total: 0, groups: [] });
     expect(
       (
         await api.call('GET', `${path}?endpoint=${newId('ep')}`, undefined, {
@@ -210,7 +168,7 @@ describe('attempts', () => {
     const [first, second, third] = json.data;
     const { event, sequence } = (await api.call('GET', `${path}/${delivery}`)).json;
     expect(first).toMatchObject({
-      class: 'http_5xx',
+      class: 'http_503',
       duration_ms: 12.5,
       next_attempt_at: expect.any(String),
       request: {

@@ -43,6 +43,34 @@ describe('creation', () => {
     expect(`whsec_${ready.secrets[0]!.key.toString('base64')}`).toBe(json.secret);
   });
 
+  test('shows what its retry policy comes to, and a changed one after the change', async () => {
+    const { json, path } = await endpoint();
+    expect(json.retry_schedule).toMatchObject({
+      sentence: expect.stringMatching(
+        /^21 to 30 attempts within 3 d: the second 15 s to 30 s after the first/,
+      ),
+      deadline_seconds: 259_200,
+      max_attempts: 30,
+    });
+    expect(json.retry_schedule.attempts.slice(0, 3)).toEqual([
+      { n: 1, earliest_seconds: 0, latest_seconds: 0 },
+      { n: 2, earliest_seconds: 15, latest_seconds: 30 },
+      { n: 3, earliest_seconds: 45, latest_seconds: 90 },
+    ]);
+    const changed = await api.call('PATCH', path, { retry_policy: { schedule: ['10ms', '5s'] } });
+    expect(changed.json.retry_schedule).toEqual({
+      sentence:
+        '3 attempts within 3 d: the second 10 ms to 11 ms after the first, the longest wait up to 5.5 s.',
+      deadline_seconds: 259_200,
+      max_attempts: 3,
+      attempts: [
+        { n: 1, earliest_seconds: 0, latest_seconds: 0 },
+        { n: 2, earliest_seconds: 0.01, latest_seconds: 0.011 },
+        { n: 3, earliest_seconds: 5.01, latest_seconds: 5.511 },
+      ],
+    });
+  });
+
   test('keeps what it is given, headers and certificates sealed', async () => {
     const authority = makeCertificate({ name: 'Test CA', authority: true });
     const client = makeCertificate({ name: 'client', issuer: authority });
@@ -134,7 +162,7 @@ describe('change', () => {
     const { secret: _, secret_id: __, secret_kind: ___, ...before } = json;
     expect(changed.json).toEqual({
       ...before,
-      limits: { in_flight: 3, timeout_ms: 2_000 },
+      limits: { in_flight: 3, timeout_ms: 2_000, rate_per_second: null, catch_up_share: 0.1 },
       description: 'new',
       revision: 2,
       updated_at: expect.any(String),

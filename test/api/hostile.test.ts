@@ -128,7 +128,7 @@ const kinds: Kind[] = [
   ['plain http', 'POST', ENDPOINTS, '{"url":"http://93.184.216.34/"}', 422, 'invalid_fields', '/url'],
   ['a file', 'POST', ENDPOINTS, '{"url":"file:///etc/passwd"}', 422, 'invalid_fields', '/url'],
   ['a URL with a password', 'POST', ENDPOINTS, '{"url":"https://a:b@c.com/"}', 422, 'invalid_fields', '/url'],
-  ['an unknown limit', 'POST', ENDPOINTS, '{"url":"https://a.com","limits":{"rate_per_second":5}}', 422, 'invalid_fields', '/limits/rate_per_second'],
+  ['an unknown limit', 'POST', ENDPOINTS, '{"url":"https://a.com","limits":{"requests_per_second":5}}', 422, 'invalid_fields', '/limits/requests_per_second'],
   ['a cap of 0', 'POST', ENDPOINTS, '{"url":"https://a.com","limits":{"in_flight":0}}', 422, 'invalid_fields', '/limits/in_flight'],
   ['a timeout of an hour', 'POST', ENDPOINTS, '{"url":"https://a.com","limits":{"timeout_ms":3600000}}', 422, 'invalid_fields', '/limits/timeout_ms'],
   ['an empty list of types', 'POST', ENDPOINTS, '{"url":"https://a.com","event_types":[]}', 422, 'invalid_fields', '/event_types'],
@@ -178,7 +178,7 @@ const kinds: Kind[] = [
   ['an unknown path', 'GET', '/v1/nothing', undefined, 404, 'not_found'],
   ['an unknown path outside', 'GET', '/admin.php', undefined, 404, 'not_found'],
   ['a trailing slash', 'GET', '/v1/tenants/', undefined, 404, 'not_found'],
-  ['a route that comes later', 'POST', `${ENDPOINTS}/ep_01KD5V3Q9BC6PK4RVB9ZY3MXW8/pause`, undefined, 404, 'not_found'],
+  ['a route that comes later', 'POST', '/v1/cutover', undefined, 404, 'not_found'],
   ['a wrong method', 'DELETE', EVENTS, undefined, 405, 'method_not_allowed'],
   ['an unknown method', 'PURGE', '/v1/tenants', undefined, 405, 'method_not_allowed'],
 ];

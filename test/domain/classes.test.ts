@@ -22,14 +22,40 @@ describe('the table', () => {
   test('never blames an endpoint for a fault of ours', () => {
     for (const [name, info] of rows) {
       if (info.whose === 'sender' && name !== 'invalid_request') expect(info.burnsAttempt, name).toBe(false);
-      if (info.countsForBreaker) expect(['receiver', 'network'], name).toContain(info.whose);
+      if (info.health === 'failure') expect(['receiver', 'network'], name).toContain(info.whose);
+      if (!info.burnsAttempt) expect([info.health, info.pace], name).toEqual(['neutral', 'soon']);
     }
   });
 
-  test('counts no 4xx for the breaker, and every 5xx', () => {
-    for (const [name, info] of rows)
-      if (/^http_4/.test(name)) expect(info.countsForBreaker, name).toBe(false);
-    expect(OUTCOME_CLASSES.http_5xx.countsForBreaker).toBe(true);
+  test('takes 5xx, timeouts, connection and TLS faults for an outage, and nothing else', () => {
+    const failures = rows.filter(([, info]) => info.health === 'failure').map(([name]) => name);
+    const outage =
+      /^(http_5..|dns_not_found|connect_.*|tls_.*|reset|deadline|protocol|response_headers_too_large|proxy_upstream|unknown)$/;
+    expect(failures.filter((name) => !outage.test(name))).toEqual([]);
+    expect(rows.filter(([name]) => outage.test(name)).every(([, info]) => info.health === 'failure')).toBe(
+      true,
+    );
+  });
+
+  test('tells an endpoint that refuses from one that is down, busy, or of which nothing is known', () => {
+    const health = (...names: (keyof typeof OUTCOME_CLASSES)[]) =>
+      names.map((name) => OUTCOME_CLASSES[name].health);
+    expect(health('ok')).toEqual(['ok']);
+    expect(health('http_4xx', 'http_3xx')).toEqual(['configuration', 'configuration']);
+    expect(health('http_429')).toEqual(['throttled']);
+    expect(new Set(health('http_408', 'http_410', 'http_425', 'local', 'worker_lost'))).toEqual(
+      new Set(['neutral']),
+    );
+    expect(new Set(health('blocked_address', 'invalid_url', 'invalid_request'))).toEqual(
+      new Set(['neutral']),
+    );
+  });
+
+  test('slows down for gateways and 429, and leaves a minute to whoever may still be at work', () => {
+    const paced = (pace: string) => rows.filter(([, info]) => info.pace === pace).map(([name]) => name);
+    expect(paced('slower')).toEqual(['http_429', 'http_502', 'http_504']);
+    expect(paced('minute')).toEqual(['http_408', 'http_425', 'deadline']);
+    expect(paced('never')).toEqual(['ok', 'http_410', 'invalid_request']);
   });
 
   test('is asked by name safely', () => {

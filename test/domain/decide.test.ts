@@ -8,7 +8,7 @@ import {
   parseDuration,
   STANDARD_WEBHOOKS_POLICY,
 } from '../../src/domain/retry-policy.ts';
-import { hashUnit, waitMs } from '../../src/domain/schedule.ts';
+import { RULE_NAMES } from '../../src/domain/rules.ts';
 
 const NOW = 1_764_500_000_000;
 const HOUR = 3_600_000;
@@ -90,66 +90,99 @@ describe('decide', () => {
 
   it('leaves the schedule alone after a manual attempt', () => {
     const resumeAtMs = NOW + 5 * HOUR;
-    expect(decide(facts({ step: 3, burned: 3, resumeAtMs }))).toEqual({
-      outcome: 'retrying',
-      step: 3,
-      burned: 3,
-      dueMs: resumeAtMs,
-    });
+    for (const name of ['http_5xx', 'http_429', 'deadline', 'local'] as const) {
+      expect(decide(facts({ step: 3, burned: 3, resumeAtMs, class: name }))).toEqual({
+        outcome: 'retrying',
+        rule: 'manual',
+        ownDueMs: resumeAtMs,
+        step: 3,
+        burned: 3,
+        dueMs: resumeAtMs,
+      });
+    }
     // Also when the scheduled attempts are all but used up: the last one is still to come.
     const last = { step: 29, burned: 29, resumeAtMs };
     expect(decide(facts(last))).toMatchObject({ outcome: 'retrying', burned: 29 });
+    // A receiver that asks for more than the schedule gives gets it.
+    expect(decide(facts({ resumeAtMs: NOW + 60_000, retryAfterSeconds: 3_600 }))).toMatchObject({
+      rule: 'retry_after',
+      ownDueMs: NOW + 60_000,
+      step: 0,
+    });
   });
-});
 
-describe('the default schedule', () => {
-  it('doubles from 30 s to 6 h, between half and the whole of it', () => {
-    for (let step = 0; step < 40; step++) {
-      const full = Math.min(6 * HOUR, 30_000 * 2 ** step);
-      for (const key of ['a', 'b', 'c']) {
-        const wait = waitMs(DEFAULT_POLICY, step, key, false)!;
-        expect(wait).toBeGreaterThanOrEqual(full / 2);
-        expect(wait).toBeLessThanOrEqual(full);
-      }
+  it('names the rule that decided, one of the closed list, for every outcome', () => {
+    fc.assert(
+      fc.property(anyFacts, (f) => {
+        const decision = decide(f);
+        expect(RULE_NAMES).toContain(decision.rule);
+        if (decision.outcome === 'dead') expect(decision.rule).toBe(decision.reason);
+        if (decision.outcome === 'retrying' && decision.rule !== 'deadline')
+          expect(decision.ownDueMs).toBeLessThanOrEqual(decision.dueMs);
+      }),
+    );
+    const rule = (change: Partial<AttemptFacts>) => decide(facts(change)).rule;
+    expect(rule({ class: 'ok' })).toBe('delivered');
+    expect(rule({})).toBe('schedule');
+    expect(rule({ class: 'http_502' })).toBe('slower');
+    expect(rule({ class: 'deadline' })).toBe('minute');
+    expect(rule({ class: 'local' })).toBe('ours');
+    expect(rule({ retryAfterSeconds: 600 })).toBe('retry_after');
+    expect(rule({ retryAfterSeconds: 1 })).toBe('schedule');
+    expect(rule({ class: 'http_429', retryAfterSeconds: 1 })).toBe('schedule');
+    expect(rule({ deadlineMs: NOW + 1_000 })).toBe('deadline');
+  });
+
+  it('waits as Retry-After asks whatever failed, at most a day, and up to a tenth or a minute longer', () => {
+    const any = fc.record({
+      seconds: fc.integer({ min: 0, max: 10 ** 12 }),
+      class: fc.constantFrom('http_3xx', 'http_4xx', 'http_429', 'http_503', 'http_5xx', 'http_408' as const),
+      n: fc.integer({ min: 1, max: 100 }),
+    });
+    fc.assert(
+      fc.property(any, ({ seconds, n, class: name }) => {
+        const decision = decide(facts({ class: name, n, retryAfterSeconds: seconds }));
+        const asked = Math.min(seconds, 86_400) * 1_000;
+        if (decision.outcome !== 'retrying') throw new Error('it is tried again');
+        const latest = Math.max(decision.ownDueMs!, NOW + asked + Math.min(asked / 10, 60_000) + 1);
+        expect(decision.dueMs).toBeGreaterThanOrEqual(Math.max(decision.ownDueMs!, NOW + asked));
+        expect(decision.dueMs).toBeLessThanOrEqual(latest);
+      }),
+    );
+  });
+
+  it('ends a delivery at its deadline when the next attempt would come later: no last try at the deadline', () => {
+    const deadlineMs = NOW + 60_000;
+    expect(decide(facts({ retryAfterSeconds: 60, deadlineMs }))).toMatchObject({
+      outcome: 'retrying',
+      rule: 'deadline',
+      dueMs: deadlineMs,
+    });
+    expect(decide(facts({ step: 5, deadlineMs }))).toMatchObject({ rule: 'deadline', dueMs: deadlineMs });
+  });
+
+  it('never waits longer than a timer of Temporal may: the deadline is 30 days at most', () => {
+    fc.assert(
+      fc.property(anyFacts, (f) => {
+        const decision = decide(f);
+        if (decision.outcome === 'retrying')
+          expect(decision.dueMs - f.nowMs).toBeLessThanOrEqual(30 * 24 * HOUR);
+      }),
+    );
+  });
+
+  it('spreads 1,000 deliveries that an endpoint lost in one instant over the whole wait', () => {
+    for (const change of [{}, { class: 'http_429' as const }, { retryAfterSeconds: 300 }]) {
+      const due = Array.from({ length: 1_000 }, (_, i) => {
+        const decision = decide(facts({ ...change, delivery: `dlv_01M8PV1KCZE5A85DF557809${i}` }));
+        return decision.outcome === 'retrying' ? decision.dueMs : 0;
+      });
+      const [first, last] = [Math.min(...due), Math.max(...due)];
+      expect(last - first).toBeGreaterThan(13_000);
+      const tenths = new Array(10).fill(0);
+      for (const ms of due) tenths[Math.min(9, Math.floor(((ms - first) / (last - first)) * 10))]++;
+      expect(Math.max(...tenths)).toBeLessThan(160);
     }
-  });
-
-  it('grows three times faster after 429 without Retry-After', () => {
-    const patient = { ...DEFAULT_POLICY, jitter: 'none' } as typeof DEFAULT_POLICY;
-    expect(waitMs(patient, 2, 'k', true)).toBe(30_000 * 9);
-  });
-
-  it('makes 15 to 40 attempts fit into 72 h', () => {
-    let at = 0;
-    let attempts = 1;
-    for (let step = 0; at < 72 * HOUR && attempts < 100; step++) {
-      at += waitMs(DEFAULT_POLICY, step, `d#${step}`, false)!;
-      attempts++;
-    }
-    expect(attempts).toBeGreaterThan(15);
-    expect(attempts).toBeLessThan(40);
-  });
-});
-
-describe('listed schedules', () => {
-  it('follow the list with up to 10 % more, then end', () => {
-    for (const [step, listed] of (
-      STANDARD_WEBHOOKS_POLICY as unknown as { stepsMs: number[] }
-    ).stepsMs.entries()) {
-      const wait = waitMs(STANDARD_WEBHOOKS_POLICY, step, 'k', false)!;
-      expect(wait).toBeGreaterThanOrEqual(listed);
-      expect(wait).toBeLessThanOrEqual(listed * 1.1);
-    }
-    expect(waitMs(STANDARD_WEBHOOKS_POLICY, 9, 'k', false)).toBeNull();
-  });
-});
-
-describe('hashUnit', () => {
-  it('spreads neighbouring attempts evenly over [0, 1)', () => {
-    const tenths = new Array(10).fill(0);
-    for (let i = 0; i < 10_000; i++)
-      tenths[Math.floor(hashUnit(`dlv_01M8PV1KCZE5A85DF557809EE5#${i}`) * 10)]++;
-    for (const count of tenths) expect(Math.abs(count - 1_000)).toBeLessThan(150);
   });
 });
 

@@ -104,7 +104,7 @@ describe('a proxy that', () => {
     await using client = testEgress({ proxy: 'http://127.0.0.1:1', dnsServers: [names.address] });
     const result = await client.send('http://hooks.example.com:9000/');
     expect(result).toMatchObject({ class: 'proxy_unavailable', written: false });
-    expect(OUTCOME_CLASSES[result.class]).toMatchObject({ burnsAttempt: false, countsForBreaker: false });
+    expect(OUTCOME_CLASSES[result.class]).toMatchObject({ burnsAttempt: false, health: 'neutral' });
   });
 });
 

@@ -196,9 +196,9 @@ describe('a failing endpoint', () => {
     expect(dead).toHaveLength(6);
     for (const row of dead) {
       expect((await attempts(row.id)).map((a) => `${a.n} ${a.class} ${a.decision}`)).toEqual([
-        '1 http_5xx retrying',
-        '2 http_5xx retrying',
-        '3 http_5xx dead',
+        '1 http_503 retrying',
+        '2 http_503 retrying',
+        '3 http_503 dead',
       ]);
     }
     const log = await engine.db.query(`select * from posthaste.attempts where delivery = $1 and n = 1`, [

@@ -53,6 +53,7 @@ export async function prepareEngine(options: TestEngineOptions = {}): Promise<Te
     masterKeys,
     grouping: options.grouping ?? 'auto',
     maxEventBytes: 262_144,
+    retentionDays: 30,
     egressAllow: parseEgressAllow('127.0.0.0/8:*'),
     egressProxy: undefined,
     logLevel: process.env.LOG_LEVEL ?? 'silent',

@@ -1,0 +1,137 @@
+/**
+ * What is still to come, for people: an endpoint's schedule as times after the first attempt, and an unfinished
+ * delivery's next attempt and last moment. Called by the API's views; nothing is decided here (decide.ts does).
+ */
+import type { RetryPolicy } from './retry-policy.ts';
+import { waitBounds } from './schedule.ts';
+import { clockTime, duration } from './sentences.ts';
+
+/** A longer schedule is shown by its beginning; its numbers and sentence are of the whole. */
+const SHOWN = 50;
+
+export interface PlannedAttempt {
+  readonly n: number;
+  readonly earliestMs: number; // after the first attempt
+  readonly latestMs: number;
+}
+
+export interface RetrySchedule {
+  readonly sentence: string;
+  readonly deadlineMs: number;
+  /** The most attempts there can be: of max_attempts, of a list's steps, and of what fits before the deadline. */
+  readonly maxAttempts: number;
+  readonly attempts: readonly PlannedAttempt[]; // the first 50
+}
+
+/** The schedule when every attempt fails at once with an outcome of pace `normal` and without Retry-After. */
+export function retrySchedule(policy: RetryPolicy): RetrySchedule {
+  const attempts: PlannedAttempt[] = [{ n: 1, earliestMs: 0, latestMs: 0 }];
+  let [earliestMs, latestMs, n, certain, longestMs] = [0, 0, 1, 1, 0];
+  for (; n < policy.maxAttempts; n++) {
+    const wait = waitBounds(policy, n - 1);
+    if (wait === null || earliestMs + wait.minMs >= policy.deadlineMs) break;
+    earliestMs += wait.minMs;
+    latestMs += wait.maxMs;
+    longestMs = Math.max(longestMs, wait.maxMs);
+    if (latestMs < policy.deadlineMs) certain = n + 1;
+    if (n < SHOWN) attempts.push({ n: n + 1, earliestMs, latestMs: Math.min(latestMs, policy.deadlineMs) });
+  }
+  const sentence = sentenceOf(policy, { certain, possible: n, longestMs }, attempts[1]);
+  return { sentence, deadlineMs: policy.deadlineMs, maxAttempts: n, attempts };
+}
+
+function sentenceOf(
+  policy: RetryPolicy,
+  found: { certain: number; possible: number; longestMs: number },
+  second: PlannedAttempt | undefined,
+): string {
+  if (second === undefined) return 'One attempt and no more.';
+  const { certain, possible } = found;
+  const count = certain === possible ? `${possible}` : `${certain} to ${possible}`;
+  const wait = between(duration(second.earliestMs), duration(second.latestMs));
+  const longest = possible > 2 ? `, the longest wait up to ${duration(found.longestMs)}` : '';
+  return `${count} attempts within ${duration(policy.deadlineMs)}: the second ${wait} after the first${longest}.`;
+}
+
+const between = (a: string, b: string): string => (a === b ? a : `${a} to ${b}`);
+
+export interface OutlookFacts {
+  readonly state: 'ready' | 'sending' | 'retrying' | 'held';
+  readonly n: number; // attempts made, the one under way included
+  readonly step: number;
+  readonly burned: number;
+  readonly dueMs: number; // epoch
+  readonly deadlineMs: number; // epoch
+  readonly resumeAtMs: number | null; // set: a manual attempt; its failure goes back to this due time
+  readonly cancelRequested: boolean;
+  readonly nowMs: number; // the database's
+  readonly timeoutMs: number;
+  readonly policy: RetryPolicy;
+}
+
+export interface Outlook {
+  /** Of the next attempt, or of the one after the attempt under way; null: none is to be expected, or not by time. */
+  readonly earliestMs: number | null;
+  readonly latestMs: number | null;
+  readonly sentence: string;
+}
+
+/** When an unfinished delivery is tried next, and when it gives up. */
+export function outlook(facts: OutlookFacts): Outlook {
+  if (facts.cancelRequested)
+    return none('Cancelled: it ends with the answer to the attempt under way, delivered if that is a 2xx.');
+  const window = facts.state === 'sending' ? afterFailure(facts) : due(facts);
+  const start = beginning(facts);
+  const end = ending(facts);
+  if (window === null) return none(`${start}${end}.`);
+  const [earliestMs, latestMs] = window;
+  if (facts.state !== 'sending') {
+    const when = earliestMs <= facts.nowMs ? 'is due now' : clockTime(earliestMs);
+    return { earliestMs, latestMs, sentence: `Attempt ${facts.n + 1} ${when}; ${end}.` };
+  }
+  const [from, to] = [clockTime(earliestMs), clockTime(latestMs)];
+  const when = from === to ? from : `between ${from} and ${to}`;
+  return { earliestMs, latestMs, sentence: `${start}attempt ${facts.n + 1} ${when}; ${end}.` };
+}
+
+function none(sentence: string): Outlook {
+  return { earliestMs: null, latestMs: null, sentence };
+}
+
+function due(facts: OutlookFacts): [number, number] | null {
+  return facts.state === 'held' || facts.dueMs >= facts.deadlineMs ? null : [facts.dueMs, facts.dueMs];
+}
+
+/** When the attempt after the one under way would come. */
+function afterFailure(facts: OutlookFacts): [number, number] | null {
+  if (facts.resumeAtMs !== null) {
+    const resumeMs = Math.max(facts.resumeAtMs, facts.nowMs);
+    return resumeMs >= facts.deadlineMs ? null : [resumeMs, resumeMs];
+  }
+  const wait = facts.burned + 1 >= facts.policy.maxAttempts ? null : waitBounds(facts.policy, facts.step);
+  if (wait === null || facts.nowMs + wait.minMs >= facts.deadlineMs) return null;
+  const latestMs = Math.min(facts.nowMs + facts.timeoutMs + wait.maxMs, facts.deadlineMs);
+  return [Math.round(facts.nowMs + wait.minMs), Math.round(latestMs)];
+}
+
+function beginning(facts: OutlookFacts): string {
+  switch (facts.state) {
+    case 'sending':
+      return `Attempt ${facts.n} is under way; if it fails, `;
+    case 'held':
+      return 'Waits for its endpoint, which takes nothing now; ';
+    default:
+      return 'No further attempt by itself; ';
+  }
+}
+
+function ending(facts: OutlookFacts): string {
+  const gone = `gives up ${clockTime(facts.deadlineMs)}`;
+  // An attempt that is due is made, also under a policy that has since become stricter; a manual one counts nowhere.
+  const sending = facts.state === 'sending';
+  const counted = facts.burned + (sending && facts.resumeAtMs === null ? 1 : 0);
+  const left = Math.max(sending ? 0 : 1, facts.policy.maxAttempts - counted);
+  if (sending && left === 0) return 'it is dead: no attempts are left';
+  if (facts.dueMs >= facts.deadlineMs) return gone;
+  return `${gone}, or after ${left} more attempt${left === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,131 @@
+/** Why each attempt was followed by what followed, and what is still to come, as the API shows it. */
+import { describe, expect, test } from 'vitest';
+import { claim, reap, record } from '../../src/db/verbs.ts';
+import { DEAD, maker, RETRYING, recordOf } from './made.ts';
+import { rig } from './support.ts';
+
+const api = rig();
+const { attempt, setUp } = maker(api);
+
+describe('what is still to come', () => {
+  test('is shown of an unfinished delivery, in times and in words, and is nothing for an ended one', async () => {
+    const { endpoint, deliveries, path } = await setUp(3);
+    const [waiting, sending, done] = deliveries as [string, string, string];
+    const due = new Date(Date.now() + 120_000).toISOString();
+    await attempt(endpoint, [waiting], { ...RETRYING, due_at: due, step: 1, rule: 'schedule' });
+    const { json } = await api.call('GET', `${path}/${waiting}`);
+    expect(json).toMatchObject({
+      next_attempt_at: due,
+      next_attempt_earliest: due,
+      next_attempt_latest: due,
+      gives_up_at: json.deadline,
+      outlook: expect.stringMatching(
+        /^Attempt 2 \w+day .* UTC; gives up \w+day .* UTC, or after 29 more attempts\.$/,
+      ),
+    });
+    await claim(api.db, [{ delivery: sending, generation: 1, n: 0 }]);
+    const under = (await api.call('GET', `${path}/${sending}`)).json;
+    expect(under).toMatchObject({
+      state: 'sending',
+      next_attempt_at: null,
+      outlook: expect.stringMatching(/^Attempt 1 is under way; if it fails, attempt 2 between /),
+    });
+    // 15 to 30 s after the failure, which comes within the time-out of 15 s.
+    expect(Date.parse(under.next_attempt_latest) - Date.parse(under.next_attempt_earliest)).toBe(30_000);
+    await attempt(endpoint, [done]);
+    expect((await api.call('GET', `${path}/${done}`)).json).toMatchObject({
+      next_attempt_at: null,
+      next_attempt_earliest: null,
+      next_attempt_latest: null,
+      gives_up_at: null,
+      outlook: null,
+    });
+    // Its next attempt would come after the deadline: none is promised.
+    await api.db.query('update posthaste.work set due_at = deadline where delivery = $1', [waiting]);
+    expect((await api.call('GET', `${path}/${waiting}`)).json).toMatchObject({
+      next_attempt_at: null,
+      gives_up_at: json.deadline,
+      outlook: expect.stringMatching(/^No further attempt by itself; gives up /),
+    });
+  });
+});
+
+describe('the log tells why', () => {
+  test('each attempt shows its rule, what the schedule and the receiver said, and a sentence', async () => {
+    const { endpoint, deliveries, path } = await setUp(1);
+    const [delivery] = deliveries as [string];
+    const own = new Date(Date.now() - 2_000).toISOString();
+    const due = new Date(Date.now() - 1_000).toISOString();
+    await attempt(endpoint, [delivery], {
+      ...RETRYING,
+      due_at: due,
+      rule: 'retry_after',
+      own_due_at: own,
+      retry_after_s: 120,
+    });
+    await attempt(endpoint, [delivery], { ...RETRYING, due_at: due, rule: 'deadline', own_due_at: own });
+    await attempt(endpoint, [delivery], { ...DEAD, rule: 'max_attempts' });
+    const [asked, late, last] = (await api.call('GET', `${path}/${delivery}/attempts`)).json.data;
+    expect(asked).toMatchObject({
+      decision: 'retrying',
+      rule: 'retry_after',
+      own_next_attempt_at: own,
+      next_attempt_at: due,
+      retry_after_seconds: 120,
+      why: expect.stringMatching(
+        /^The receiver asked for more time .*; Retry-After asked for 120 s; its own schedule said .* UTC; next attempt .* UTC\.$/,
+      ),
+    });
+    expect(late).toMatchObject({ rule: 'deadline', next_attempt_at: null });
+    expect(last).toMatchObject({
+      decision: 'dead',
+      rule: 'max_attempts',
+      own_next_attempt_at: null,
+      next_attempt_at: null,
+      retry_after_seconds: null,
+      why: 'All attempts are used up.',
+    });
+  });
+
+  test('also of an attempt that was cancelled or disabled under way, and of one whose worker was lost', async () => {
+    const { tenant, endpoint, deliveries, path } = await setUp(3);
+    const [cancelled, lost, disabled] = deliveries as [string, string, string];
+    const one = async (delivery: string) =>
+      (await api.call('GET', `${path}/${delivery}/attempts`)).json.data[0];
+    const meanwhile = async (delivery: string, act: () => Promise<unknown>) => {
+      const [claimed] = await claim(api.db, [{ delivery, generation: 1, n: 0 }]);
+      await act();
+      await record(api.db, [
+        { ...recordOf(endpoint, claimed!), ...RETRYING, due_at: new Date().toISOString(), rule: 'schedule' },
+      ]);
+    };
+    await meanwhile(cancelled, () => api.call('POST', `${path}/${cancelled}/cancel`));
+    expect(await one(cancelled)).toMatchObject({
+      decision: 'cancelled',
+      rule: 'requested',
+      next_attempt_at: null,
+      why: 'It was cancelled while the attempt was under way.',
+    });
+    await claim(api.db, [{ delivery: lost, generation: 1, n: 0 }]);
+    await api.db.query(
+      `update posthaste.work set claim_until = now() - interval '1 minute', scan_at = now() where delivery = $1`,
+      [lost],
+    );
+    await reap(
+      api.db,
+      Array.from({ length: 16 }, (_, i) => i),
+      1_000,
+      10,
+    );
+    expect(await one(lost)).toMatchObject({
+      decision: 'unknown',
+      class: 'worker_lost',
+      rule: 'worker_lost',
+      next_attempt_at: expect.any(String),
+      why: expect.stringContaining('The worker vanished'),
+    });
+    const endpoints = `/v1/tenants/${tenant}/endpoints`;
+    await meanwhile(disabled, () => api.call('POST', `${endpoints}/${endpoint}/disable`));
+    expect(await one(disabled)).toMatchObject({ decision: 'cancelled', rule: 'endpoint_disabled' });
+  });
+});
