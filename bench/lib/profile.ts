@@ -1,0 +1,99 @@
+/**
+ * Where a Posthaste process spent its time: V8's CPU profiles, self time by module and by function. `node --cpu-prof`
+ * writes one file per thread when the process stops; the main thread's is the one with the most samples in our code.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+interface Node {
+  id: number;
+  callFrame: { functionName: string; url: string; lineNumber: number };
+}
+interface Profile {
+  nodes: Node[];
+  startTime: number;
+  endTime: number;
+  samples: number[];
+  timeDeltas: number[];
+}
+
+export interface ProfileSummary {
+  /** Seconds that were not idle. */
+  busySeconds: number;
+  modules: { name: string; share: number }[];
+  functions: { name: string; module: string; share: number }[];
+}
+
+/** `src/relay/relay.ts`, `pg`, `undici`, `temporal`, `node`, `gc` … */
+export function moduleOf(functionName: string, url: string): string {
+  if (functionName === '(garbage collector)') return 'gc';
+  if (functionName === '(idle)') return 'idle';
+  if (functionName === '(program)') return 'native (sockets, TLS, system calls)';
+  const installed = /node_modules\/((?:@[^/]+\/)?[^/]+)\/(?!.*node_modules)/.exec(url)?.[1];
+  if (installed !== undefined)
+    return /^@temporalio/.test(installed) ? 'temporal' : /^pg(-|$)/.test(installed) ? 'pg' : installed;
+  const ours = /\/dist\/(.+)\.js$/.exec(url)?.[1];
+  if (ours !== undefined) return ours.startsWith('bundles/') ? 'workflows (bundle)' : `src/${ours}.ts`;
+  if (url.startsWith('node:')) return url.replace(/^(node:internal\/[^/]+|node:[^/]+).*/, '$1');
+  return url === '' ? 'native (built-in functions)' : 'other';
+}
+
+/** @param between only samples in this stretch, ms of clock.ts (V8 stamps them with the same clock). */
+export function summarise(profile: Profile, between?: { from: number; to: number }): ProfileSummary {
+  const byId = new Map(profile.nodes.map((node) => [node.id, node]));
+  const modules = new Map<string, number>();
+  const functions = new Map<string, { module: string; us: number }>();
+  let busy = 0;
+  let at = profile.startTime;
+  profile.samples.forEach((id, i) => {
+    const us = profile.timeDeltas[i] ?? 0;
+    at += us;
+    if (between !== undefined && (at / 1_000 < between.from || at / 1_000 > between.to)) return;
+    const { functionName, url, lineNumber } = byId.get(id)!.callFrame;
+    const module = moduleOf(functionName, url);
+    if (module === 'idle') return;
+    busy += us;
+    modules.set(module, (modules.get(module) ?? 0) + us);
+    const name =
+      `${functionName || '(anonymous)'} ${url === '' ? '' : `${url.split('/').at(-1)}:${lineNumber + 1}`}`.trim();
+    const known = functions.get(name);
+    functions.set(name, { module, us: (known?.us ?? 0) + us });
+  });
+  const share = (us: number): number => us / Math.max(1, busy);
+  return {
+    busySeconds: busy / 1e6,
+    modules: [...modules].map(([name, us]) => ({ name, share: share(us) })).sort((a, b) => b.share - a.share),
+    functions: [...functions]
+      .map(([name, { module, us }]) => ({ name, module, share: share(us) }))
+      .sort((a, b) => b.share - a.share),
+  };
+}
+
+/** One summary per thread profile in the folder, the busiest first. */
+export function readProfiles(folder: string, between?: { from: number; to: number }): ProfileSummary[] {
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.cpuprofile'))
+    .map((name) => summarise(JSON.parse(readFileSync(join(folder, name), 'utf8')) as Profile, between))
+    .filter(({ busySeconds }) => busySeconds > 0)
+    .sort((a, b) => b.busySeconds - a.busySeconds);
+}
+
+export function profileText(summary: ProfileSummary, deliveries: number): string {
+  const us = (share: number): string =>
+    ((share * summary.busySeconds * 1e6) / Math.max(1, deliveries)).toFixed(1);
+  const rows = (list: readonly { name: string; share: number }[], most: number): string[] =>
+    list
+      .slice(0, most)
+      .map(
+        ({ name, share }) => `${us(share).padStart(8)} µs ${(share * 100).toFixed(1).padStart(5)} %  ${name}`,
+      );
+  return [
+    `busy ${summary.busySeconds.toFixed(2)} s, self time per delivery by module:`,
+    ...rows(summary.modules, 25),
+    'by function:',
+    ...rows(
+      summary.functions.map(({ name, module, share }) => ({ name: `${name}  [${module}]`, share })),
+      40,
+    ),
+  ].join('\n');
+}
