@@ -59,7 +59,7 @@ async function run(options: BareOptions): Promise<BareResult> {
       }),
     );
   };
-  await loop(Math.ceil(options.count / 5)); // compiled and connected
+  await loop(Math.max(options.connections * 3, Math.ceil(options.count / 5))); // compiled and connected
   const cpu = process.cpuUsage();
   const started = performance.now();
   await loop(options.count);

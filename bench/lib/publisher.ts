@@ -18,6 +18,8 @@ export interface Publish {
   /** Events per second; left out: as fast as `connections` take them. */
   rate?: number;
   connections?: number;
+  /** Every event with an id of the caller's own. */
+  keyed?: boolean;
   /** One line per accepted event: ms, event, tenant. */
   file: string;
 }
@@ -40,15 +42,16 @@ interface Line {
 }
 
 async function publish(options: Publish): Promise<Published> {
-  const data = `{"type":"bench.made","data":{"a":"${'x'.repeat(Math.max(0, options.bytes - 150))}"}}`;
-  const request = new Map<string, Buffer>();
-  for (const tenant of new Set(options.tenants)) {
+  const data = `"type":"bench.made","data":{"a":"${'x'.repeat(Math.max(0, options.bytes - 150))}"}}`;
+  const request = (tenant: string, id: string | null): Buffer => {
+    const body = id === null ? `{${data}` : `{"id":"${id}",${data}`;
     const head = `POST /v1/tenants/${tenant}/events HTTP/1.1\r\nhost: 127.0.0.1:${options.port}\r\nauthorization: Bearer ${options.key}\r\n`;
-    request.set(
-      tenant,
-      Buffer.from(`${head}content-type: application/json\r\ncontent-length: ${data.length}\r\n\r\n${data}`),
+    return Buffer.from(
+      `${head}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
     );
-  }
+  };
+  const plain = new Map([...new Set(options.tenants)].map((tenant) => [tenant, request(tenant, null)]));
+  const run = nowMs().toString(36).replace('.', '_');
   const lines: string[] = [];
   const latencies: number[] = [];
   let refused = 0;
@@ -93,7 +96,7 @@ async function publish(options: Publish): Promise<Published> {
     line.dueAt = dueAt;
     line.done = done;
     under.add(line);
-    line.socket.write(request.get(line.tenant)!);
+    line.socket.write(options.keyed ? request(line.tenant, `${run}-${index}`) : plain.get(line.tenant)!);
   };
 
   const started = nowMs();

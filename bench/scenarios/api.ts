@@ -1,7 +1,7 @@
 /** Through the API: how long an event takes at a steady rate, and how many a second go all the way. */
 import type { Bench } from '../lib/bench.ts';
 import { reconcile } from '../lib/reconcile.ts';
-import type { Outcome, Scenario } from '../lib/types.ts';
+import type { Figures, Outcome, Scenario } from '../lib/types.ts';
 import { seedGroup, steady, timings } from './steady.ts';
 
 const TENANTS = 100;
@@ -95,4 +95,32 @@ const flatOut: Scenario = {
   },
 };
 
-export const apiScenarios = [slow, busy, flatOut];
+const intake: Scenario = {
+  id: 'INTAKE',
+  title: 'API alone',
+  what: 'The role `api` alone takes 1 KB events from 64 connections for 15 s, then the same with an id of the caller’s own on each (`keyed_`). Nothing is sent.',
+  async run(bench) {
+    const tenants = await seedGroup(bench, 'ok', TENANTS);
+    const app = await bench.start('api');
+    const load = { tenants, bytes: 1_000, connections: 64 };
+    await bench.publish(app, { ...load, seconds: 3 });
+    const measure = async (keyed: boolean, prefix: string): Promise<Figures> => {
+      const from = await bench.snapshot();
+      const done = await bench.publish(app, { ...load, keyed, seconds: bench.seconds(15) });
+      const cost = bench.costs(from, await bench.snapshot(), done.accepted);
+      return {
+        [`${prefix}accepted_per_s`]: done.accepted / done.seconds,
+        [`${prefix}accept_p50_ms`]: done.p50,
+        [`${prefix}accept_p99_ms`]: done.p99,
+        [`${prefix}refused`]: done.refused,
+        [`${prefix}api_us`]: cost.cpu_posthaste_us!,
+        [`${prefix}database_us`]: cost.cpu_postgres_us!,
+      };
+    };
+    const figures = { ...(await measure(false, '')), ...(await measure(true, 'keyed_')) };
+    await bench.stopPosthaste();
+    return { figures };
+  },
+};
+
+export const apiScenarios = [slow, busy, flatOut, intake];

@@ -55,10 +55,11 @@ export async function drain(bench: Bench, what: Drain): Promise<Drained> {
   await bench.receiver.set({ drain: what.behaviour ?? { kind: 'ok' } });
   const { delivered: already } = await bench.receiver.counts();
   const expected = what.events * fanOut;
-  const firstIn = bench.receiver.reached(already + 1, timeoutMs);
+  const counted = await bench.snapshot();
   for (const role of what.roles ?? ['all']) await bench.start(role, what.env);
-  await firstIn;
-  const from = await bench.snapshot();
+  // Statements and the like count from before the start, CPU from when the processes are up.
+  const { posthaste, postgres, temporal, receiver, publisher } = await bench.snapshot();
+  const from = { ...counted, posthaste, postgres, temporal, receiver, publisher };
   await bench.receiver.reached(already + expected, timeoutMs);
   await bench.quiet(120_000);
   const to = await bench.snapshot();
