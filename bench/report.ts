@@ -1,8 +1,9 @@
 /**
  * node bench/report.ts bench/results/<date>.json [more.json …]
  *
- * Writes the tables of docs/performance.md between its markers, and the plots into docs/performance/. With several
- * files the later ones replace scenarios of the earlier: a scenario that was measured again on its own.
+ * Writes the list of scenarios and the tables of docs/performance.md between its markers, and the plots into
+ * docs/performance/. With several files the later ones replace scenarios of the earlier: a scenario that was measured
+ * again on its own. Without a file only the list is written.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -43,30 +44,26 @@ function settings(results: Results): string {
   ].join('\n');
 }
 
+/** The list of scenarios, as docs/performance.md has it. */
+export const scenarioList = (): string =>
+  SCENARIOS.map(({ id, title, what }) => `- **${id}** ${title}. ${what}`).join('\n');
+
 function main(paths: readonly string[]): void {
-  if (paths.length === 0) {
-    process.stderr.write('report: name a results file of npm run bench\n');
-    process.exitCode = 2;
-    return;
-  }
-  const results = merged(paths.map((path) => JSON.parse(readFileSync(path, 'utf8')) as Results));
   const file = join(DOCS, 'performance.md');
-  const drawn = plots(results);
-  mkdirSync(join(DOCS, 'performance'), { recursive: true });
-  for (const [name, svg] of drawn) writeFileSync(join(DOCS, 'performance', name), svg);
-  const pictures = [...drawn.keys()].map((name) => `![${name.replace('.svg', '')}](performance/${name})`);
-  let text = readFileSync(file, 'utf8');
-  text = between(
-    text,
-    'scenarios',
-    SCENARIOS.map(({ id, title, what }) => `- **${id}** ${title}. ${what}`).join('\n'),
-  );
-  text = between(text, 'goals', `${settings(results)}\n\n${goalsMarkdown(results)}`);
-  text = between(
-    text,
-    'results',
-    [scenariosMarkdown(results), furtherMarkdown(results), pictures.join('\n\n')].join('\n\n'),
-  );
+  let text = between(readFileSync(file, 'utf8'), 'scenarios', scenarioList());
+  if (paths.length > 0) {
+    const results = merged(paths.map((path) => JSON.parse(readFileSync(path, 'utf8')) as Results));
+    const drawn = plots(results);
+    mkdirSync(join(DOCS, 'performance'), { recursive: true });
+    for (const [name, svg] of drawn) writeFileSync(join(DOCS, 'performance', name), svg);
+    const pictures = [...drawn.keys()].map((name) => `![${name.replace('.svg', '')}](performance/${name})`);
+    text = between(text, 'goals', `${settings(results)}\n\n${goalsMarkdown(results)}`);
+    text = between(
+      text,
+      'results',
+      [scenariosMarkdown(results), furtherMarkdown(results), pictures.join('\n\n')].join('\n\n'),
+    );
+  }
   writeFileSync(file, text);
 }
 

@@ -11,8 +11,10 @@ import { cpus, release, tmpdir, totalmem, type } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { ensureTemporalCli } from '../src/embedded/temporal-cli.ts';
 import { openBench } from './lib/bench.ts';
 import { nowMs } from './lib/clock.ts';
+import { dearestStatements } from './lib/cost.ts';
 import { profileText, readProfiles } from './lib/profile.ts';
 import { median } from './lib/reconcile.ts';
 import { type Postgres, startBenchPostgres } from './lib/servers.ts';
@@ -67,10 +69,9 @@ function medians(outcomes: readonly Outcome[]): Figures {
   );
 }
 
-function versionsOf(postgres: Postgres): Record<string, string> {
+async function versionsOf(postgres: Postgres): Promise<Record<string, string>> {
   const of = (name: string): string =>
     JSON.parse(readFileSync(join(ROOT, 'node_modules', name, 'package.json'), 'utf8')).version;
-  const cli = process.env.TEMPORAL_CLI ?? 'temporal of scripts/temporal-cli.mjs';
   let commit = 'unknown';
   try {
     commit = execFileSync('git', ['describe', '--always', '--dirty'], { cwd: ROOT, encoding: 'utf8' }).trim();
@@ -81,7 +82,9 @@ function versionsOf(postgres: Postgres): Record<string, string> {
     posthaste: `${JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version} (${commit})`,
     node: process.version,
     postgresql: postgres.version,
-    temporal_server: cli,
+    temporal: execFileSync(await ensureTemporalCli(console.error), ['--version'], { encoding: 'utf8' })
+      .trim()
+      .replace(/^temporal version /, ''),
     temporal_sdk: of('@temporalio/worker'),
     undici: of('undici'),
     pg: of('pg'),
@@ -100,9 +103,18 @@ async function runOnce(postgres: Postgres, scenario: Scenario): Promise<Outcome 
     const outcome = await scenario.run(bench);
     if (profileTo !== undefined) {
       const { delivered } = await bench.receiver.counts();
-      // The other profiles are the workflow threads'.
-      for (const profile of readProfiles(profileTo).slice(0, 1))
-        console.log(`\n${scenario.id}: ${profileText(profile, delivered)}\n`);
+      const whole = outcome.figures.cpu_posthaste_us;
+      for (const profile of readProfiles(profileTo, bench.window)) {
+        const title = `${scenario.id}, main thread of process ${profile.process}`;
+        console.log(`\n${title}: ${profileText(profile, delivered)}`);
+        if (whole !== undefined)
+          console.log(`all threads of all processes: ${whole.toFixed(0)} µs per delivery`);
+      }
+      console.log(`\nin PostgreSQL, wall time per delivery:`);
+      for (const { query, calls, ms } of await dearestStatements(bench.db)) {
+        const us = ((ms * 1_000) / Math.max(1, delivered)).toFixed(1);
+        console.log(`${us.padStart(8)} µs  ${String(calls).padStart(6)} calls  ${query}`);
+      }
     }
     return { ...outcome, complaints: bench.complaints() };
   } finally {
@@ -150,7 +162,7 @@ const results: Results = {
     memoryGib: Math.round(totalmem() / 2 ** 30),
     os: `${type()} ${release()}`,
   },
-  versions: versionsOf(postgres),
+  versions: await versionsOf(postgres),
   settings: { runs, scale, statements: 'pg_stat_statements, top level, without the harness’s own role' },
   scenarios: [],
 };

@@ -95,6 +95,8 @@ export async function openBench(options: BenchOptions) {
       /** A duration of the full size in seconds, made shorter by --scale. */
       seconds: (full: number, least = 5): number => Math.max(least, Math.round(full * options.scale)),
       scale: options.scale,
+      /** The stretch that was measured, ms of clock.ts; set by the scenario, for --cpu-prof. */
+      window: undefined as { from: number; to: number } | undefined,
 
       /** `<prefix>0`, `<prefix>1` … */
       names: (prefix: string, count: number): string[] =>

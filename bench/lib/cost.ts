@@ -57,6 +57,16 @@ export async function snapshot(sources: CostSources): Promise<Snapshot> {
   };
 }
 
+/** Posthaste's statements of the run by the time PostgreSQL spent in them (wall time: waits included). */
+export async function dearestStatements(db: Pool): Promise<{ query: string; calls: number; ms: number }[]> {
+  const { rows } = await db.query(
+    `select left(regexp_replace(s.query, '\\s+', ' ', 'g'), 90) as query, s.calls::float8 as calls, s.total_exec_time as ms
+     from pg_stat_statements s join pg_database d on d.oid = s.dbid join pg_roles r on r.oid = s.userid
+     where d.datname = current_database() and r.rolname <> current_user order by s.total_exec_time desc limit 12`,
+  );
+  return rows;
+}
+
 /** Values of one Prometheus counter in the default namespace, by operation. */
 function counted(text: string, name: string): Record<string, number> {
   const counts: Record<string, number> = {};

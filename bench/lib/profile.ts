@@ -1,6 +1,6 @@
 /**
  * Where a Posthaste process spent its time: V8's CPU profiles, self time by module and by function. `node --cpu-prof`
- * writes one file per thread when the process stops; the main thread's is the one with the most samples in our code.
+ * writes one file per thread when the process stops.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -69,11 +69,22 @@ export function summarise(profile: Profile, between?: { from: number; to: number
   };
 }
 
-/** One summary per thread profile in the folder, the busiest first. */
-export function readProfiles(folder: string, between?: { from: number; to: number }): ProfileSummary[] {
+/**
+ * One summary per process in the folder, of its main thread, the busiest first. What Temporal's native threads use is in
+ * no V8 profile: it is the difference to the process's CPU.
+ */
+export function readProfiles(
+  folder: string,
+  between?: { from: number; to: number },
+): (ProfileSummary & { process: number })[] {
   return readdirSync(folder)
-    .filter((name) => name.endsWith('.cpuprofile'))
-    .map((name) => summarise(JSON.parse(readFileSync(join(folder, name), 'utf8')) as Profile, between))
+    .flatMap((name) => {
+      // CPU.<day>.<time>.<process>.<thread>.<n>.cpuprofile; thread 0 is the main one, the others run workflows
+      const [, process] = /^CPU\.\d+\.\d+\.(\d+)\.0\.\d+\.cpuprofile$/.exec(name) ?? [];
+      if (process === undefined) return [];
+      const profile = JSON.parse(readFileSync(join(folder, name), 'utf8')) as Profile;
+      return [{ ...summarise(profile, between), process: Number(process) }];
+    })
     .filter(({ busySeconds }) => busySeconds > 0)
     .sort((a, b) => b.busySeconds - a.busySeconds);
 }

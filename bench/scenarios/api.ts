@@ -62,6 +62,7 @@ const flatOut: Scenario = {
     const cost = bench.costs(from, await bench.snapshot(), flat.accepted);
     const whole = reconcile(flat.sent, await bench.receiver.received());
     const began = flat.sent.reduce((least, { at }) => Math.min(least, at!), Number.POSITIVE_INFINITY);
+    bench.window = { from: began, to: whole.lastAt };
     const rate = whole.delivered / ((whole.lastAt - began) / 1_000);
     const phase = await steady(bench, app, {
       rate: rate * 0.9,

@@ -66,6 +66,7 @@ export async function drain(bench: Bench, what: Drain): Promise<Drained> {
   const received = await bench.receiver.received();
   const sent: Sent[] = made.map(({ id, tenant }) => ({ id, tenant, at: null }));
   const reconciled = reconcile(sent, received, fanOut);
+  bench.window = { from: reconciled.firstAt, to: reconciled.lastAt };
   const seconds = (reconciled.lastAt - reconciled.firstAt) / 1_000;
   const totals = await bench.totals(reconciled.delivered);
   await bench.stopPosthaste();

@@ -1,4 +1,5 @@
 /** The harness's own arithmetic: what is lost, what came twice, how long it took, where time went, which goal is met. */
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { judge } from '../../bench/lib/goals.ts';
 import { moduleOf, summarise } from '../../bench/lib/profile.ts';
@@ -6,7 +7,7 @@ import { latencyOf, median, perSecond, reconcile } from '../../bench/lib/reconci
 import { plots } from '../../bench/lib/svg.ts';
 import { textTable } from '../../bench/lib/table.ts';
 import type { Results } from '../../bench/lib/types.ts';
-import { between } from '../../bench/report.ts';
+import { between, scenarioList } from '../../bench/report.ts';
 
 describe('reconciling', () => {
   const sent = ['a', 'b', 'c'].map((id, i) => ({ id, at: i * 10, tenant: 't' }));
@@ -121,6 +122,11 @@ describe('results', () => {
     const drawn = plots(results);
     expect([...drawn.keys()]).toEqual(['throughput.svg', 'latency.svg']);
     expect(drawn.get('throughput.svg')).toContain('S1b a &amp; b');
+  });
+
+  it('are explained by a list that has every scenario', () => {
+    const text = readFileSync(new URL('../../docs/performance.md', import.meta.url), 'utf8');
+    expect(between(text, 'scenarios', scenarioList()), 'run: node bench/report.ts').toBe(text);
   });
 
   it('replace what stands between the markers of a document, and refuse one without', () => {
