@@ -7,6 +7,7 @@ import { join } from 'node:path';
 
 interface Node {
   id: number;
+  children?: number[];
   callFrame: { functionName: string; url: string; lineNumber: number };
 }
 interface Profile {
@@ -22,6 +23,8 @@ export interface ProfileSummary {
   busySeconds: number;
   modules: { name: string; share: number }[];
   functions: { name: string; module: string; share: number }[];
+  /** The same with what each function called, so that shares overlap. */
+  inclusive: { name: string; module: string; share: number }[];
 }
 
 /** `src/relay/relay.ts`, `pg`, `undici`, `temporal`, `node`, `gc` … */
@@ -41,32 +44,52 @@ export function moduleOf(functionName: string, url: string): string {
 /** @param between only samples in this stretch, ms of clock.ts (V8 stamps them with the same clock). */
 export function summarise(profile: Profile, between?: { from: number; to: number }): ProfileSummary {
   const byId = new Map(profile.nodes.map((node) => [node.id, node]));
+  const parents = new Map(
+    profile.nodes.flatMap(({ id, children }) => (children ?? []).map((child) => [child, id] as const)),
+  );
   const modules = new Map<string, number>();
   const functions = new Map<string, { module: string; us: number }>();
+  const inclusive = new Map<string, { module: string; us: number }>();
+  const add = (to: Map<string, { module: string; us: number }>, { callFrame }: Node, us: number): void => {
+    const { functionName, url } = callFrame;
+    const name = nameOf(callFrame);
+    to.set(name, { module: moduleOf(functionName, url), us: (to.get(name)?.us ?? 0) + us });
+  };
   let busy = 0;
   let at = profile.startTime;
   profile.samples.forEach((id, i) => {
     const us = profile.timeDeltas[i] ?? 0;
     at += us;
     if (between !== undefined && (at / 1_000 < between.from || at / 1_000 > between.to)) return;
-    const { functionName, url, lineNumber } = byId.get(id)!.callFrame;
-    const module = moduleOf(functionName, url);
+    const node = byId.get(id)!;
+    const module = moduleOf(node.callFrame.functionName, node.callFrame.url);
     if (module === 'idle') return;
     busy += us;
     modules.set(module, (modules.get(module) ?? 0) + us);
-    const name =
-      `${functionName || '(anonymous)'} ${url === '' ? '' : `${url.split('/').at(-1)}:${lineNumber + 1}`}`.trim();
-    const known = functions.get(name);
-    functions.set(name, { module, us: (known?.us ?? 0) + us });
+    add(functions, node, us);
+    const seen = new Set<string>(); // a recursive function counts once
+    for (let above: number | undefined = id; above !== undefined; above = parents.get(above)) {
+      const name = nameOf(byId.get(above)!.callFrame);
+      if (!seen.has(name)) add(inclusive, byId.get(above)!, us);
+      seen.add(name);
+    }
   });
   const share = (us: number): number => us / Math.max(1, busy);
+  const ranked = (of: Map<string, { module: string; us: number }>) =>
+    [...of]
+      .map(([name, { module, us }]) => ({ name, module, share: share(us) }))
+      .sort((a, b) => b.share - a.share);
   return {
     busySeconds: busy / 1e6,
     modules: [...modules].map(([name, us]) => ({ name, share: share(us) })).sort((a, b) => b.share - a.share),
-    functions: [...functions]
-      .map(([name, { module, us }]) => ({ name, module, share: share(us) }))
-      .sort((a, b) => b.share - a.share),
+    functions: ranked(functions),
+    inclusive: ranked(inclusive).filter(({ name }) => name !== '(root)'),
   };
+}
+
+function nameOf({ functionName, url, lineNumber }: Node['callFrame']): string {
+  const place = url === '' ? '' : ` ${url.split('/').at(-1)}:${lineNumber + 1}`;
+  return `${functionName || '(anonymous)'}${place}`;
 }
 
 /**
@@ -102,9 +125,13 @@ export function profileText(summary: ProfileSummary, deliveries: number): string
     `busy ${summary.busySeconds.toFixed(2)} s, self time per delivery by module:`,
     ...rows(summary.modules, 25),
     'by function:',
-    ...rows(
-      summary.functions.map(({ name, module, share }) => ({ name: `${name}  [${module}]`, share })),
-      40,
-    ),
+    ...rows(summary.functions.map(labelled), 40),
+    'with what they call:',
+    ...rows(summary.inclusive.map(labelled), 60),
   ].join('\n');
 }
+
+const labelled = ({ name, module, share }: { name: string; module: string; share: number }) => ({
+  name: `${name}  [${module}]`,
+  share,
+});
