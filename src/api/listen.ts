@@ -1,6 +1,6 @@
 /**
  * The API on a socket. Also answers what never becomes a request (bad HTTP, too slow, too large a head) with a
- * problem document. Called by src/main.ts, the tests and bench/intake.ts.
+ * problem document. Called by src/main.ts and the tests.
  */
 import { createServer, type Server, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
