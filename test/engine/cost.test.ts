@@ -20,11 +20,14 @@ const HOW_TO = 'what a delivery costs has changed: see the top of test/engine/co
 /** Asked by the clock, whether or not anything is delivered. What is asked per delivery or group does not belong here. */
 const PERIODIC_STATEMENTS = new Set([
   'acquire_leases',
+  'adopt_pumps',
   'clock',
   'count_living',
+  'count_living_endpoints',
   'count_unfinished',
   'count_work',
   'discover',
+  'health_due',
   'dissolve', // the scanner's look for abandoned groups; a group asks it once too
   'living_dispatches',
   'load_weights',
@@ -37,7 +40,10 @@ const PERIODIC_STATEMENTS = new Set([
   'renew_leases',
   'scan_due',
   'scan_later',
+  'scan_pumps',
   'select posthaste.ensure_partitions() as made',
+  'select posthaste.oldest_day()::text as day',
+  'select posthaste.purge_old($1) as gone',
 ]);
 const PERIODIC_CALLS =
   /^(Poll|GetSystemInfo|DescribeNamespace|RecordWorkerHeartbeat|RecordActivityTaskHeartbeat|ShutdownWorker)/;
