@@ -33,6 +33,7 @@ begin
   return query
   with seen as materialized (
     select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.state, w.due_at, w.claim_until, s.mode, s.cap - s.in_flight as free,
+      case when w.lane = 'bulk' then s.cap / 4 else 0 end as spared, -- replays leave a quarter of the slots to live traffic
       e.timeout_ms,
       case
         when w.delivery is null then 'gone'
@@ -52,13 +53,13 @@ begin
     left join posthaste.endpoints e on e.id = w.endpoint
     left join posthaste.endpoint_state s on s.endpoint = w.endpoint
   ), ranked as (
-    select s.*, row_number() over (partition by s.endpoint order by s.ord) as rank from seen s where s.refusal is null
+    select s.*, row_number() over (partition by s.endpoint order by s.spared, s.ord) as rank from seen s where s.refusal is null
   ), moved as (
     update posthaste.work w
     set state = 'sending', n = w.n + 1, token = v_token,
       claim_until = v_now + (r.timeout_ms + 10000) * interval '1 millisecond'
     from ranked r
-    where r.rank <= r.free and w.delivery = r.delivery and w.generation = r.generation and w.n = r.asked_n
+    where r.rank <= r.free - r.spared and w.delivery = r.delivery and w.generation = r.generation and w.n = r.asked_n
       and w.state in ('ready', 'retrying') and w.token is null and w.due_at <= v_now and v_now < w.deadline
     returning w.delivery, w.endpoint, w.n, w.claim_until
   ), slots as (

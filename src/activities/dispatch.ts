@@ -17,8 +17,9 @@ export const DISPATCH_ALIVE_MS = 30_000;
 const RENEW_MS = 8_000;
 const LEAVE_MS = 100;
 const REAP_GRACE_MS = 15_000;
-/** In a shared group a member waits a second for a slot; a group of one endpoint is paced by that endpoint's cap. */
-const PATIENCE_MS = { first: 1_000, retry: 1_000, bulk: 1_000, held: 20_000 } as const;
+/** In a shared group a member waits a second for a slot; a group of one endpoint is paced by that endpoint's cap;
+ * replays have time. */
+const PATIENCE_MS = { first: 1_000, retry: 1_000, bulk: 5_000, held: 20_000 } as const;
 
 export async function attemptDispatch(
   deps: ActivityDeps,

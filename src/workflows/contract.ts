@@ -15,8 +15,11 @@ export type Lane = keyof typeof LANE_QUEUES;
 
 export const DELIVERY_WORKFLOW = 'delivery';
 export const DISPATCH_WORKFLOW = 'dispatch';
+export const REPLAY_WORKFLOW = 'replay';
+export const SEND_EVENT_WORKFLOW = 'sendEvent';
 export const deliveryWorkflowId = (delivery: string): string => `delivery/${delivery}`;
 export const dispatchWorkflowId = (dispatch: string): string => `dispatch/${dispatch}`;
+export const replayWorkflowId = (replay: string): string => `replay/${replay}`;
 
 /**
  * `dueAt`: epoch ms to sleep until before the first attempt; absent: now. `lane`: queue of the first attempt. `last`:
@@ -81,6 +84,50 @@ export interface DispatchResult {
   left: number;
 }
 
+/**
+ * What `replay` sends again: what a replay made through the API says; or one delivery; or what failed at an endpoint
+ * in a range of time (RFC 3339, by when deliveries were made; `until` absent: now), with `missed` also the events of the
+ * range that the endpoint subscribes to and never got.
+ */
+export type ReplayInput =
+  | { replayId: string }
+  | { deliveryId: string }
+  | { endpointId: string; since: string; until?: string; missed?: boolean; rate?: number };
+
+export interface ReplayProgress {
+  replayId: string | null; // null: not made yet
+  state: 'running' | 'done' | 'cancelled' | 'stopped' | 'unknown';
+  /** Matches at the beginning; null: not counted, or more than 100,000. */
+  total: number | null;
+  moved: number; // sent back to work, or cancelled
+  missed: number; // deliveries made for events that were missed
+  skipped: number; // matched, but the endpoint takes none or the event is no longer kept
+  /** It waits until enough of what it has moved was delivered. */
+  waiting: boolean;
+  /** When it will have moved everything, at the pace so far; null: unknown. */
+  eta: string | null;
+  reason: string | null; // why it was stopped
+}
+
+/** An event to send: one that exists, or one to be made (its data then stays in this workflow's history). */
+export type SendEventInput =
+  | { tenant: string; eventId: string }
+  | {
+      tenant: string;
+      type: string;
+      /** Any JSON value. It goes through Temporal's JSON converter: integers beyond 2^53 lose digits. */
+      data: unknown;
+      /** Absent: made from the workflow's id, so that one workflow id sends one event however often it runs. */
+      id?: string;
+      version?: number | string;
+      timestamp?: string;
+    };
+
+export interface SendEventResult {
+  event: string; // the webhook-id
+  deliveries: string[]; // one per subscribed endpoint
+}
+
 /** Answer of an operator's action: the delivery's state afterwards, or 'not_found'. */
 export interface OperatorResult {
   state: string;
@@ -94,9 +141,26 @@ export const RESEND_UPDATE = 'resend';
 export const CANCEL_UPDATE = 'cancel';
 export const STATE_QUERY = 'state';
 export const PROGRESS_QUERY = 'progress';
+/** Of `replay`: the range of an endpoint to send again (signal of `endpoint`, see ReplayInput). */
+export interface ReplayRange {
+  since: string;
+  until?: string;
+}
 
 /** Failure type of a delivery that ran out of time or attempts. */
 export const DEAD_LETTERED = 'DeadLettered';
+
+/** Failure types of `replay` and `sendEvent`: what was asked for can't be done. */
+export const REFUSED = {
+  deliveryNotFound: 'DeliveryNotFound',
+  endpointNotFound: 'EndpointNotFound',
+  endpointDisabled: 'EndpointDisabled',
+  replayNotFound: 'ReplayNotFound',
+  tenantNotFound: 'TenantNotFound',
+  eventNotFound: 'EventNotFound',
+  eventConflict: 'EventConflict',
+  invalidInput: 'InvalidInput',
+} as const;
 
 /** Optional search attributes: a server without them still works. */
 export const SEARCH_ATTRIBUTES = {
@@ -114,4 +178,8 @@ export interface Activities {
   resendDelivery(input: { deliveryId: string }): Promise<OperatorResult>;
   cancelDelivery(input: { deliveryId: string }): Promise<OperatorResult>;
   disownDelivery(input: { deliveryId: string }): Promise<void>;
+  beginReplay(input: Exclude<ReplayInput, { replayId: string }> & { key: string }): Promise<{ replayId: string }>;
+  pageReplay(input: { replayId: string }): Promise<ReplayProgress & { waitMs: number }>;
+  cancelReplay(input: { replayId: string }): Promise<ReplayProgress>;
+  sendEvent(input: SendEventInput): Promise<{ event: string; deliveries: string[] | null }>;
 }

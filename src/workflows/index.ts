@@ -1,3 +1,5 @@
 /** Entry of the workflow bundle: the workflows by the names of the contract, nothing else. */
 export { delivery } from './delivery.ts';
 export { dispatch } from './dispatch.ts';
+export { replay } from './replay.ts';
+export { sendEvent } from './send-event.ts';
