@@ -39,6 +39,7 @@ export const PROBLEMS = {
     'Delivery not found',
     'Check the id; the delivery may belong to another tenant or be past its retention.',
   ],
+  replay_not_found: [404, 'Replay not found', 'Check the id; the replay may belong to another tenant.'],
   key_not_found: [404, 'Key not found', 'Check the id, or list the keys: GET /v1/keys.'],
   method_not_allowed: [405, 'Method not allowed', 'Use one of the methods in the `allow` header.'],
   request_timeout: [408, 'Request timeout', 'Send the whole request faster.'],
@@ -63,6 +64,7 @@ export const PROBLEMS = {
     'Key protected',
     'The admin key comes from POSTHASTE_ADMIN_KEY. Change it there and restart.',
   ],
+  event_expired: [410, 'Event expired', 'The data of this event is no longer kept. Send a new event.'],
   body_too_large: [413, 'Body too large', 'Send a smaller body.'],
   event_too_large: [
     413,

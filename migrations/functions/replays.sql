@@ -42,7 +42,7 @@ begin
         || format(v_scope, 'd') || ' and d.id > $8 and d.id < $9 and d.created_at >= $11 and d.created_at <= $12 order by d.id limit $10)) x order by 1 limit $10'
       using r.tenant, r.endpoint, r.event, r.event_type, r.states, r.last_status, r.last_class,
         -- Ids are in the order of time: what was made before this replay, within its range.
-        greatest(r.cursor_id, 'dlv_' || posthaste.id_time(coalesce(r.since, 'epoch'))), least('dlv_' || posthaste.id_time(r.until), 'dlv_' || posthaste.id_time(r.created_at + interval '1 millisecond')),
+        greatest(r.cursor_id, 'dlv_' || posthaste.id_time(greatest(r.since, 'epoch'))), least('dlv_' || posthaste.id_time(greatest(r.until, case when r.until is not null then 'epoch'::timestamptz end)), 'dlv_' || posthaste.id_time(r.created_at + interval '1 millisecond')),
         p_limit, greatest(r.since, case when r.cursor_id = '' then '-infinity' else posthaste.id_at(r.cursor_id) end), v_until + interval '1 millisecond';
   end if;
 end $$;

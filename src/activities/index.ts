@@ -3,7 +3,11 @@ import { cancel, resend } from '../db/operators.ts';
 import type { Activities } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { attemptDispatch } from './dispatch.ts';
+import { beginReplay, endReplay, pageReplay } from './replays.ts';
 import { attemptDelivery, disownDelivery, operate } from './send.ts';
+import { sendEvent } from './send-event.ts';
+
+export { type ReplayRequest, startReplay } from './replays.ts';
 
 export function createActivities(deps: ActivityDeps): Activities {
   return {
@@ -12,5 +16,9 @@ export function createActivities(deps: ActivityDeps): Activities {
     resendDelivery: ({ deliveryId }) => operate(deps, deliveryId, resend),
     cancelDelivery: ({ deliveryId }) => operate(deps, deliveryId, cancel),
     disownDelivery: ({ deliveryId }) => disownDelivery(deps, deliveryId),
+    beginReplay: async (input) => ({ replayId: await beginReplay(deps, input) }),
+    pageReplay: ({ replayId }) => pageReplay(deps, replayId),
+    cancelReplay: ({ replayId }) => endReplay(deps, replayId),
+    sendEvent: (input) => sendEvent(deps, input),
   };
 }

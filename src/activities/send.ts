@@ -11,6 +11,7 @@ import { idTimeMs } from '../domain/ids.ts';
 import type { AttemptOutcome, OperatorResult } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { MemberOutcome } from './outcome.ts';
+import { sleep } from './sleep.ts';
 
 /** A lone delivery blocks nobody while it waits for a slot; after this it leaves the queue to the held lane. */
 const PATIENCE_MS = 5_000;
@@ -110,19 +111,6 @@ async function translate(
   }
 }
 
-function sleep(ms: number, stop: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(done, ms);
-    function done(): void {
-      clearTimeout(timer);
-      stop.removeEventListener('abort', done);
-      resolve();
-    }
-    if (stop.aborted) done();
-    else stop.addEventListener('abort', done);
-  });
-}
-
 function wait(row: LoadedDelivery, state: 'retrying' | 'busy' | 'held', untilMs: number): AttemptOutcome {
   return {
     kind: 'wait',
@@ -157,13 +145,14 @@ export async function operate(
   const createdMs = idTimeMs(delivery);
   const tenant = createdMs === null ? null : await tenantOf(deps.db, delivery, new Date(createdMs));
   const answer: Operated | null =
-    tenant === null ? null : await act(deps.db, tenant, delivery).catch(refusedByEndpoint);
+    tenant === null ? null : await act(deps.db, tenant, delivery).catch(refusedForGood);
   return answer === null ? { state: 'not_found', attempts: 0 } : { state: answer.state, attempts: answer.n };
 }
 
-function refusedByEndpoint(error: unknown): Operated {
-  if ((error as { code?: string }).code === 'PHEND')
-    return { delivery: '', state: 'endpoint_disabled', generation: 0, n: 0 };
+function refusedForGood(error: unknown): Operated {
+  const { code } = error as { code?: string };
+  if (code === 'PHEND') return { delivery: '', state: 'endpoint_disabled', generation: 0, n: 0 };
+  if (code === 'PHEXP') return { delivery: '', state: 'event_expired', generation: 0, n: 0 };
   throw error;
 }
 

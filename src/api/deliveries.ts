@@ -5,11 +5,11 @@ import { type DeliveryRow, getDelivery, listDeliveries } from '../db/deliveries.
 import { getEvent } from '../db/events.ts';
 import { cancel, type Operated as OperatedRow, resend } from '../db/operators.ts';
 import { buildBody } from '../domain/body.ts';
-import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
 import { idTimeMs } from '../domain/ids.ts';
 import {
   Attempt,
   attemptView,
+  classes,
   Delivery,
   deliveryView,
   lowestId,
@@ -27,7 +27,6 @@ import { wakeAll } from './wake.ts';
 
 const base = { tag: 'Deliveries' } as const;
 const path = '/v1/tenants/{tenant}/deliveries';
-const CLASSES = Object.keys(OUTCOME_CLASSES) as [OutcomeClass, ...OutcomeClass[]];
 const Nothing = z.strictObject({});
 
 export const deliverySpecs = {
@@ -52,7 +51,7 @@ export const deliverySpecs = {
         .transform(Number)
         .optional()
         .openapi({ type: 'integer', description: 'Of the last attempt' }),
-      class: z.enum(CLASSES).optional().openapi({ description: 'Of the last attempt' }),
+      class: z.enum(classes).optional().openapi({ description: 'Of the last attempt' }),
       since: time.optional(),
       until: time.optional(),
     }),
@@ -96,7 +95,7 @@ export const deliverySpecs = {
     status: 202,
     answer: 'How it stands',
     schema: Operated,
-    problems: ['endpoint_disabled'],
+    problems: ['endpoint_disabled', 'event_expired'],
   }),
   cancel: route({
     ...base,

@@ -3,12 +3,14 @@ import { z } from '@hono/zod-openapi';
 import type { AttemptRow } from '../db/attempts.ts';
 import type { DeliveryFilter, DeliveryRow } from '../db/deliveries.ts';
 import type { Operated as OperatedRow } from '../db/operators.ts';
+import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
 import { makeId } from '../domain/ids.ts';
 import { timestamp } from './schemas.ts';
 import { bodyText } from './text.ts';
 
 export const STATES = ['ready', 'sending', 'retrying', 'held', 'delivered', 'dead', 'cancelled'] as const;
 const state = z.enum(STATES);
+export const classes = Object.keys(OUTCOME_CLASSES) as [OutcomeClass, ...OutcomeClass[]];
 
 export const Delivery = z
   .object({

@@ -13,6 +13,8 @@ export interface ApiDeps {
   };
   /** The relay has work: called after the commit of new events and resends. */
   poke(): void;
+  /** The scanner has work: called after a replay was made. A hint. */
+  scan?(): void;
   /** A hint to the delivery's workflow after resend and cancel; whether it fails is nobody's concern here. */
   wake?(delivery: string, generation: number): Promise<void>;
   readonly log: Log;

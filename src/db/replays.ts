@@ -173,3 +173,16 @@ export async function scanReplays(
   });
   return result.rows;
 }
+
+/** Whose endpoint it is and whether it takes anything; null: there is none. For Temporal's side, which knows ids only. */
+export async function endpointOwner(
+  db: Db,
+  endpoint: string,
+): Promise<{ tenant: string; state: string } | null> {
+  const result = await db.query({
+    name: 'endpoint_owner',
+    text: 'select tenant, state from posthaste.endpoints where id = $1',
+    values: [endpoint],
+  });
+  return result.rows[0] ?? null;
+}

@@ -178,7 +178,9 @@ export interface Activities {
   resendDelivery(input: { deliveryId: string }): Promise<OperatorResult>;
   cancelDelivery(input: { deliveryId: string }): Promise<OperatorResult>;
   disownDelivery(input: { deliveryId: string }): Promise<void>;
-  beginReplay(input: Exclude<ReplayInput, { replayId: string }> & { key: string }): Promise<{ replayId: string }>;
+  beginReplay(
+    input: Exclude<ReplayInput, { replayId: string }> & { key: string },
+  ): Promise<{ replayId: string }>;
   pageReplay(input: { replayId: string }): Promise<ReplayProgress & { waitMs: number }>;
   cancelReplay(input: { replayId: string }): Promise<ReplayProgress>;
   sendEvent(input: SendEventInput): Promise<{ event: string; deliveries: string[] | null }>;

@@ -8,7 +8,6 @@
  * repeats nothing. Cancelling this workflow cancels the replay; terminating it does not, the scanner starts it again.
  */
 import {
-  ActivityCancellationType,
   CancellationScope,
   condition,
   continueAsNew,
@@ -36,7 +35,6 @@ const paging = proxyActivities<Activities>({
   taskQueue: LANE_QUEUES.bulk,
   startToCloseTimeout: '3m',
   heartbeatTimeout: '60s',
-  cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
   retry: RETRY,
 });
 
@@ -81,8 +79,11 @@ export async function replay(input: ReplayInput): Promise<ReplayProgress> {
   try {
     if (!('replayId' in input)) {
       const { workflowId, firstExecutionRunId } = workflowInfo();
-      ({ replayId } = await short.beginReplay({ ...input, key: `${workflowId}/${firstExecutionRunId}` }));
+      const key = `${workflowId}/${firstExecutionRunId}`;
+      // Cancelled meanwhile: what was begun must be known to be cancelled.
+      ({ replayId } = await CancellationScope.nonCancellable(() => short.beginReplay({ ...input, key })));
       begun = true;
+      progress = { ...progress, replayId };
     }
     while (!over) {
       const { waitMs, ...latest } = await paging.pageReplay.executeWithOptions(
