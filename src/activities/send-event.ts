@@ -3,7 +3,7 @@
  * activity that users run in workers of their own (src/temporal-client/activity.ts).
  */
 import { createHash } from 'node:crypto';
-import { Context } from '@temporalio/activity';
+import { Context, type Info } from '@temporalio/activity';
 import { ApplicationFailure } from '@temporalio/common';
 import { findEventTime } from '../db/events.ts';
 import { notify } from '../db/notify.ts';
@@ -28,17 +28,17 @@ export interface EventSource {
 const ROUND_MS = 10_000;
 
 export function sendEvent(deps: { db: Pool }, input: SendEventInput) {
-  return sendEventThrough(databaseSource(deps.db), input, ROUND_MS);
+  return sendEventThrough(databaseSource(deps.db), input, { roundMs: ROUND_MS, idOf: perWorkflow });
 }
 
-/** @param roundMs deliveries are null when they don't exist after that. */
+/** `roundMs`: deliveries are null when they don't exist after that. `idOf`: what an id is made from when none is given. */
 export async function sendEventThrough(
   source: EventSource,
   input: SendEventInput,
-  roundMs: number,
+  options: { roundMs: number; idOf: (info: Info) => string },
 ): Promise<{ event: string; deliveries: string[] | null }> {
   const context = Context.current();
-  const event = 'eventId' in input ? input.eventId : (input.id ?? idOfWorkflow(context));
+  const event = 'eventId' in input ? input.eventId : (input.id ?? idFrom(options.idOf(context.info)));
   if (!('eventId' in input)) {
     const json = JSON.stringify(input.data);
     if (json === undefined)
@@ -56,7 +56,7 @@ export async function sendEventThrough(
         REFUSED.eventNotFound,
         `tenant ${input.tenant} has no event ${event}; commit it before this is called`,
       );
-    if (deliveries === null && late > roundMs) return { event, deliveries: null };
+    if (deliveries === null && late > options.roundMs) return { event, deliveries: null };
     context.heartbeat();
     await sleep(source.pollMs, context.cancellationSignal);
     context.cancellationSignal.throwIfAborted();
@@ -64,11 +64,14 @@ export async function sendEventThrough(
 }
 
 /** One workflow id, one event: run again with the same content it changes nothing, with other content it is refused. */
-function idOfWorkflow(context: Context): string {
-  const { namespace, workflowExecution, activityId } = context.info;
-  const name = `${namespace}/${workflowExecution?.workflowId ?? activityId}`;
-  return `wf-${createHash('sha256').update(name).digest('hex').slice(0, 40)}`;
-}
+const perWorkflow = ({ namespace, workflowExecution }: Info): string =>
+  `${namespace}/${workflowExecution?.workflowId}`;
+
+/** One call, one event, however often the activity is tried. A workflow may send many. */
+export const perCall = ({ namespace, workflowExecution, activityId }: Info): string =>
+  `${namespace}/${workflowExecution?.workflowId}/${workflowExecution?.runId}/${activityId}`;
+
+const idFrom = (name: string): string => `wf-${createHash('sha256').update(name).digest('hex').slice(0, 40)}`;
 
 export function databaseSource(db: Pool): EventSource {
   return {

@@ -2,7 +2,13 @@
  * posthaste/temporal/activity: sendEvent as an activity for workers that users run themselves, in any namespace or cluster
  * (a child workflow can't leave its namespace). It talks to Posthaste's database or to its API.
  */
-import { databaseSource, type EventSource, refused, sendEventThrough } from '../activities/send-event.ts';
+import {
+  databaseSource,
+  type EventSource,
+  perCall,
+  refused,
+  sendEventThrough,
+} from '../activities/send-event.ts';
 import { createPool } from '../db/pool.ts';
 import { REFUSED, type SendEventInput, type SendEventResult } from '../workflows/contract.ts';
 
@@ -14,7 +20,8 @@ const REQUEST_MS = 15_000;
 
 /**
  * The activity, and `close` for its connections. Register it as `{ sendEvent }`. It ends when the deliveries exist; give
- * it a startToCloseTimeout of minutes and a heartbeatTimeout. Tried again it changes nothing.
+ * it a startToCloseTimeout of minutes and a heartbeatTimeout. Tried again it changes nothing; a workflow that is reset or run
+ * again sends anew, unless it gives an `id`.
  */
 export function createSendEventActivity(options: SendEventOptions): {
   sendEvent(input: SendEventInput): Promise<SendEventResult>;
@@ -27,7 +34,10 @@ export function createSendEventActivity(options: SendEventOptions): {
   const source = 'databaseUrl' in options ? databaseSource(pool!) : apiSource(options);
   return {
     async sendEvent(input) {
-      const { event, deliveries } = await sendEventThrough(source, input, Number.POSITIVE_INFINITY);
+      const { event, deliveries } = await sendEventThrough(source, input, {
+        roundMs: Number.POSITIVE_INFINITY,
+        idOf: perCall,
+      });
       return { event, deliveries: deliveries! };
     },
     async close() {

@@ -117,7 +117,10 @@ export type SendEventInput =
       type: string;
       /** Any JSON value. It goes through Temporal's JSON converter: integers beyond 2^53 lose digits. */
       data: unknown;
-      /** Absent: made from the workflow's id, so that one workflow id sends one event however often it runs. */
+      /**
+       * Absent: made from the id of the `sendEvent` workflow, so that one workflow id sends one event however often it runs;
+       * by the activity of posthaste/temporal/activity from the run and the call.
+       */
       id?: string;
       version?: number | string;
       timestamp?: string;

@@ -14,7 +14,7 @@ const shapes = readdirSync(folder).filter((name) => name.endsWith('.json'));
 
 describe('recorded histories', () => {
   it('of every shape exist', () => {
-    expect(shapes.length).toBeGreaterThanOrEqual(12);
+    expect(shapes.length).toBeGreaterThanOrEqual(13);
   });
 
   it('replay with the present workflow code', async () => {
