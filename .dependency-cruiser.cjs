@@ -103,6 +103,18 @@ module.exports = {
       from: '^src/receiver/',
       allowed: [NODE],
     }),
+    {
+      name: 'temporal-client-stands-alone',
+      comment: 'Imported into users’ workflow bundles: names and types only.',
+      severity: 'error',
+      from: { path: '^src/temporal-client/index\\.ts$' },
+      to: { pathNot: CONTRACT, dependencyTypesNot: ['type-only'] },
+    },
+    ...folder('temporal-client', 'What users’ own Temporal workers and clients import.', {
+      from: '^src/temporal-client/',
+      allowed: [CONTRACT, '^src/activities/send-event\\.ts$', '^src/db/pool\\.ts$', NODE],
+      types: [npm('@temporalio/common')],
+    }),
     ...folder('demo', 'The demo plays a customer and a producer, with what they have.', {
       from: '^src/demo/',
       allowed: ['^src/(client|receiver)/', NODE],

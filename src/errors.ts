@@ -39,6 +39,7 @@ export const PROBLEMS = {
     'Delivery not found',
     'Check the id; the delivery may belong to another tenant or be past its retention.',
   ],
+  replay_not_found: [404, 'Replay not found', 'Check the id; the replay may belong to another tenant.'],
   key_not_found: [404, 'Key not found', 'Check the id, or list the keys: GET /v1/keys.'],
   method_not_allowed: [405, 'Method not allowed', 'Use one of the methods in the `allow` header.'],
   request_timeout: [408, 'Request timeout', 'Send the whole request faster.'],

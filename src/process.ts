@@ -80,6 +80,7 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
         metricsText: () => metrics.text(),
         poke: () => hint('events'),
         tellHealth: () => hint('health'),
+        scan: () => hint('work'),
         wake: async (delivery) => {
           hint('work');
           hint(`wake:${deliveryWorkflowId(delivery)}`);

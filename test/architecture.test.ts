@@ -71,6 +71,8 @@ describe('the import rules', () => {
     ['cli', 'cli/a.ts', "import '../db/target.ts';"],
     ['client-stands-alone', 'client/a.ts', "import '../domain/target.ts';"],
     ['receiver-stands-alone', 'receiver/a.ts', "import '../domain/target.ts';"],
+    ['temporal-client-stands-alone', 'temporal-client/index.ts', "import '../db/target.ts';"],
+    ['temporal-client', 'temporal-client/a.ts', "import '../db/target.ts';"],
     ['demo', 'demo/a.ts', "import '../db/target.ts';"],
     ['embedded', 'embedded/a.ts', "import '../db/target.ts';"],
     ['root-files', 'log.ts', "import './db/target.ts';"],

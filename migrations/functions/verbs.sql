@@ -58,12 +58,13 @@ begin
   v_now := clock_timestamp();
   return query
   with gates as materialized (
-    select s.endpoint, s.mode, s.epoch, 1 - s.test_in_flight as test_slots, p.slots, p.tokens
+    select s.endpoint, s.mode, s.epoch, s.cap, 1 - s.test_in_flight as test_slots, p.slots, p.tokens
     from posthaste.endpoint_state s, posthaste.permits(s, v_now) p where s.endpoint = any (v_locked)
   ), seen as materialized (
     -- A test send asks for its own slot, whatever the state of the endpoint.
     select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.due_at, w.claim_until, g.epoch, e.timeout_ms, w.kind = 'test' as test,
-      case when w.kind = 'test' then g.test_slots else g.slots end as slots,
+      -- Replays leave a quarter of the slots to live traffic.
+      case when w.kind = 'test' then g.test_slots else g.slots - case when w.lane = 'bulk' then g.cap / 4 else 0 end end as slots,
       case
         when w.delivery is null then 'gone'
         when w.generation <> a.generation then 'stale'
@@ -82,7 +83,7 @@ begin
     left join posthaste.endpoints e on e.id = w.endpoint
     left join gates g on g.endpoint = w.endpoint
   ), ranked as (
-    select s.*, row_number() over (partition by s.endpoint, s.test order by s.ord) as rank from seen s where s.refusal is null
+    select s.*, row_number() over (partition by s.endpoint, s.test order by s.slots desc, s.ord) as rank from seen s where s.refusal is null
   ), moved as (
     update posthaste.work w
     set state = 'sending', n = w.n + 1, token = v_token,

@@ -18,8 +18,8 @@ export const DISPATCH_ALIVE_MS = 30_000;
 const RENEW_MS = 8_000;
 const LEAVE_MS = 100;
 const REAP_GRACE_MS = 15_000;
-/** A member waits so long for a slot or a token; then its endpoint goes to mode pump. */
-const PATIENCE_MS = 1_000;
+/** A member waits so long for a slot or a token; then its endpoint goes to mode pump. Replays have time. */
+const PATIENCE_MS = { first: 1_000, retry: 1_000, bulk: 5_000, held: 1_000 } as const;
 /** Endpoints of a group are pumped for so long, so that none of them keeps the group. */
 const PUMP_RUN_MS = 20_000;
 const PUMP_LINGER_MS = 500;
@@ -49,6 +49,7 @@ export async function attemptDispatch(
   let leaving: NodeJS.Timeout | undefined;
   try {
     const ready = rows.filter((row) => row.state !== 'sending');
+    const lane = ready[0]?.lane ?? 'first';
     let ending: string[] = [];
     let parking: string[] = [];
     // Nobody waits for the group's slowest member: who can't be sent leaves while it goes on.
@@ -99,7 +100,7 @@ export async function attemptDispatch(
       }
     };
     leaving = setInterval(() => void letGo().catch(() => {}), LEAVE_MS); // what fails is dissolved with the rest
-    await deps.sender.send(ready, { patienceMs: PATIENCE_MS, ownWorkflow, stop }, onOutcome);
+    await deps.sender.send(ready, { patienceMs: PATIENCE_MS[lane], ownWorkflow, stop }, onOutcome);
     const runs = pumps.map((endpoint) =>
       runPump(deps, endpoint, { runMs: PUMP_RUN_MS, lingerMs: PUMP_LINGER_MS, stop }).catch(
         (error: unknown) => deps.log.warn({ err: error, endpoint }, 'a pump broke off; another follows'),

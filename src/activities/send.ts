@@ -11,6 +11,7 @@ import { idTimeMs } from '../domain/ids.ts';
 import type { AttemptOutcome, OperatorResult } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { MemberOutcome } from './outcome.ts';
+import { sleep } from './sleep.ts';
 
 /** A lone delivery blocks nobody while it waits for a slot; after this it leaves the queue to the held lane. */
 const PATIENCE_MS = 5_000;
@@ -110,19 +111,6 @@ async function translate(
     case 'left':
       return wait(row, 'busy', deps.clock.now());
   }
-}
-
-function sleep(ms: number, stop: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(done, ms);
-    function done(): void {
-      clearTimeout(timer);
-      stop.removeEventListener('abort', done);
-      resolve();
-    }
-    if (stop.aborted) done();
-    else stop.addEventListener('abort', done);
-  });
 }
 
 function wait(row: LoadedDelivery, state: 'retrying' | 'busy' | 'held', untilMs: number): AttemptOutcome {

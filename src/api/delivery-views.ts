@@ -3,6 +3,7 @@ import { z } from '@hono/zod-openapi';
 import type { AttemptRow } from '../db/attempts.ts';
 import type { DeliveryFilter, DeliveryRow } from '../db/deliveries.ts';
 import type { Operated as OperatedRow } from '../db/operators.ts';
+import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
 import { makeId } from '../domain/ids.ts';
 import { outlook } from '../domain/outlook.ts';
 import type { RetryPolicy } from '../domain/retry-policy.ts';
@@ -12,6 +13,7 @@ import { bodyText } from './text.ts';
 
 export const STATES = ['ready', 'sending', 'retrying', 'held', 'delivered', 'dead', 'cancelled'] as const;
 const state = z.enum(STATES);
+export const classes = Object.keys(OUTCOME_CLASSES) as [OutcomeClass, ...OutcomeClass[]];
 
 const OUTLOOK =
   'Attempt 4 Thursday 3 Dec 12:04:31 UTC; gives up Thursday 3 Dec 14:00:00 UTC, or after 27 more attempts.';

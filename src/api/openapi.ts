@@ -13,6 +13,7 @@ import { endpointSpecs } from './endpoints.ts';
 import { eventReadSpecs } from './event-reads.ts';
 import { eventSpecs } from './events.ts';
 import { keySpecs } from './keys.ts';
+import { replaySpecs } from './replays.ts';
 import { PARAMETERS, type RouteSpec } from './route.ts';
 import { systemSpecs } from './system.ts';
 import { tenantSpecs } from './tenants.ts';
@@ -48,6 +49,7 @@ export function allSpecs(): RouteSpec[] {
     eventReadSpecs,
     deliverySpecs,
     deadLetterSpecs,
+    replaySpecs,
     keySpecs,
     systemSpecs,
   ];

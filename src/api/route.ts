@@ -82,6 +82,7 @@ export const PARAMETERS: Readonly<Record<string, { form: RegExp; code: ProblemCo
     endpoint: { form: ID('ep'), code: 'endpoint_not_found', description: 'Id of the endpoint, `ep_…`' },
     event: { form: /^[A-Za-z0-9_-]{1,64}$/, code: 'event_not_found', description: 'Id of the event' },
     delivery: { form: ID('dlv'), code: 'delivery_not_found', description: 'Id of the delivery, `dlv_…`' },
+    replay: { form: ID('rpl'), code: 'replay_not_found', description: 'Id of the replay, `rpl_…`' },
     key: {
       form: /^key_[0-9A-Za-z]{1,32}$/,
       code: 'key_not_found',

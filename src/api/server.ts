@@ -17,6 +17,7 @@ import { createIntake } from './intake.ts';
 import { keyRoutes } from './keys.ts';
 import { openApiDocument } from './openapi.ts';
 import { createRateLimit } from './rate-limit.ts';
+import { replayRoutes } from './replays.ts';
 import { createScans } from './scans.ts';
 import { systemRoutes } from './system.ts';
 import { tenantRoutes } from './tenants.ts';
@@ -49,6 +50,7 @@ export function createApi(deps: ApiDeps): Api {
     ...secretRoutes(deps, probing),
     ...deliveryRoutes(deps),
     ...deadLetterRoutes(deps),
+    ...replayRoutes(deps),
     ...keyRoutes(deps, auth),
     ...systemRoutes(deps, () => {
       document ??= openApiDocument();

@@ -24,6 +24,7 @@ import { NEVER_OUTSTANDING } from '../temporal/budget.ts';
 import type { Starter } from '../temporal/starter.ts';
 import type { Lane } from '../workflows/contract.ts';
 import type { Leases } from './leases.ts';
+import { startReplays } from './replays.ts';
 
 export interface ScannerOptions {
   db: Pool;
@@ -95,6 +96,7 @@ export function createScanner(options: ScannerOptions): Scanner {
     }
     if (!starter.available()) return false;
     await givePumps(shards);
+    await startReplays(db, starter, shards);
     if (due.has('wake')) await wakeLate(shards);
     const waiting = LANES.reduce((sum, lane) => sum + (due.get(lane) ?? 0), 0);
     if (waiting > 0) more = (await giveOwner(shards, due, waiting)) || more;

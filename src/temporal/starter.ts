@@ -22,6 +22,9 @@ import {
   type EndpointInput,
   endpointWorkflowId,
   type Lane,
+  REPLAY_WORKFLOW,
+  type ReplayInput,
+  replayWorkflowId,
   SEARCH_ATTRIBUTES,
   TASK_QUEUE,
   WAKE_SIGNAL,
@@ -44,6 +47,8 @@ export interface Starter {
   available(): boolean;
   startDelivery(names: DeliveryNames, input: Omit<DeliveryInput, 'deliveryId'>): Promise<boolean>;
   startDispatch(dispatch: string, lane: Lane, members: number): Promise<boolean>;
+  /** Starts the workflow that pages a replay; one that runs is left alone. */
+  startReplay(replay: string, tenant: string): Promise<boolean>;
   /** Tells a delivery's workflow, if there is one, that its row has changed. A hint: never fails. */
   wakeIfRunning(delivery: string): Promise<void>;
   /** The same by workflow id. */
@@ -197,6 +202,21 @@ export function createStarter(deps: StarterDeps): Starter {
           }),
         );
       return lane === 'first' ? noted(workflowId, start) : start();
+    },
+    startReplay(replay, tenant) {
+      const workflowId = replayWorkflowId(replay);
+      return attempt(workflowId, () =>
+        client.workflow.start(REPLAY_WORKFLOW, {
+          taskQueue: TASK_QUEUE,
+          workflowId,
+          args: [{ replayId: replay }] as [ReplayInput],
+          staticSummary: `replay (${tenant})`,
+          workflowIdReusePolicy: 'ALLOW_DUPLICATE',
+          ...(attributes
+            ? { typedSearchAttributes: new TypedSearchAttributes([{ key: keys.tenant, value: tenant }]) }
+            : {}),
+        }),
+      );
     },
     wakeIfRunning: (delivery) => wakeExisting(deliveryWorkflowId(delivery)),
     wakeWorkflow: wakeExisting,

@@ -20,8 +20,11 @@ export type Lane = keyof typeof LANE_QUEUES;
 export const DELIVERY_WORKFLOW = 'delivery';
 export const DISPATCH_WORKFLOW = 'dispatch';
 export const ENDPOINT_WORKFLOW = 'endpoint';
+export const REPLAY_WORKFLOW = 'replay';
+export const SEND_EVENT_WORKFLOW = 'sendEvent';
 export const deliveryWorkflowId = (delivery: string): string => `delivery/${delivery}`;
 export const dispatchWorkflowId = (dispatch: string): string => `dispatch/${dispatch}`;
+export const replayWorkflowId = (replay: string): string => `replay/${replay}`;
 export const endpointWorkflowId = (endpoint: string): string => `endpoint/${endpoint}`;
 
 /**
@@ -97,10 +100,51 @@ export interface EndpointResult {
   health: string;
 }
 
-/** A stretch of time whose failed deliveries are sent again; RFC 3339. `until` left out: now. */
-export interface ReplayRange {
-  since: string;
-  until?: string;
+/**
+ * What `replay` sends again: what a replay made through the API says; or one delivery; or what failed at an endpoint
+ * in a range of time (RFC 3339, by when deliveries were made; `until` absent: now), with `missed` also the events of the
+ * range that the endpoint subscribes to and never got.
+ */
+export type ReplayInput =
+  | { replayId: string }
+  | { deliveryId: string }
+  | { endpointId: string; since: string; until?: string; missed?: boolean; rate?: number };
+
+export interface ReplayProgress {
+  replayId: string | null; // null: not made yet
+  state: 'running' | 'done' | 'cancelled' | 'stopped' | 'unknown';
+  /** Matches at the beginning; null: not counted, or more than 100,000. */
+  total: number | null;
+  moved: number; // sent back to work, or cancelled
+  missed: number; // deliveries made for events that were missed
+  skipped: number; // matched, but the endpoint takes none or the event is no longer kept
+  /** It waits until enough of what it has moved was delivered. */
+  waiting: boolean;
+  /** When it will have moved everything, at the pace so far; null: unknown. */
+  eta: string | null;
+  reason: string | null; // why it was stopped
+}
+
+/** An event to send: one that exists, or one to be made (its data then stays in this workflow's history). */
+export type SendEventInput =
+  | { tenant: string; eventId: string }
+  | {
+      tenant: string;
+      type: string;
+      /** Any JSON value. It goes through Temporal's JSON converter: integers beyond 2^53 lose digits. */
+      data: unknown;
+      /**
+       * Absent: made from the id of the `sendEvent` workflow, so that one workflow id sends one event however often it runs;
+       * by the activity of posthaste/temporal/activity from the run and the call.
+       */
+      id?: string;
+      version?: number | string;
+      timestamp?: string;
+    };
+
+export interface SendEventResult {
+  event: string; // the webhook-id
+  deliveries: string[]; // one per subscribed endpoint
 }
 
 /** Answer of an operator's action: the delivery's state afterwards, or 'not_found'. */
@@ -119,9 +163,26 @@ export const PAUSE_UPDATE = 'pause';
 export const RESUME_UPDATE = 'resume';
 export const STATE_QUERY = 'state';
 export const PROGRESS_QUERY = 'progress';
+/** Of `replay`: the range of an endpoint to send again (signal of `endpoint`, see ReplayInput). */
+export interface ReplayRange {
+  since: string;
+  until?: string;
+}
 
 /** Failure type of a delivery that ran out of time or attempts. */
 export const DEAD_LETTERED = 'DeadLettered';
+
+/** Failure types of `replay` and `sendEvent`: what was asked for can't be done. */
+export const REFUSED = {
+  deliveryNotFound: 'DeliveryNotFound',
+  endpointNotFound: 'EndpointNotFound',
+  endpointDisabled: 'EndpointDisabled',
+  replayNotFound: 'ReplayNotFound',
+  tenantNotFound: 'TenantNotFound',
+  eventNotFound: 'EventNotFound',
+  eventConflict: 'EventConflict',
+  invalidInput: 'InvalidInput',
+} as const;
 
 /** Optional search attributes: a server without them still works. */
 export const SEARCH_ATTRIBUTES = {
@@ -143,4 +204,11 @@ export interface Activities {
   pauseEndpoint(input: { endpointId: string }): Promise<{ state: string }>;
   resumeEndpoint(input: { endpointId: string }): Promise<{ state: string }>;
   disownEndpoint(input: { endpointId: string }): Promise<void>;
+  replayEndpoint(input: { endpointId: string } & ReplayRange): Promise<{ replayId: string }>;
+  beginReplay(
+    input: Exclude<ReplayInput, { replayId: string }> & { key: string },
+  ): Promise<{ replayId: string }>;
+  pageReplay(input: { replayId: string }): Promise<ReplayProgress & { waitMs: number }>;
+  cancelReplay(input: { replayId: string }): Promise<ReplayProgress>;
+  sendEvent(input: SendEventInput): Promise<{ event: string; deliveries: string[] | null }>;
 }

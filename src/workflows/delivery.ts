@@ -137,7 +137,8 @@ export async function delivery(input: DeliveryInput): Promise<DeliveryResult> {
         if (outcome.state === 'dead') {
           const last = outcome.status ?? outcome.class ?? 'unknown';
           throw ApplicationFailure.nonRetryable(
-            `Dead after ${outcome.attempts} attempt(s): ${outcome.reason ?? 'deadline'}, last ${last}`,
+            `Dead after ${outcome.attempts} attempt(s): ${outcome.reason ?? 'deadline'}, last ${last}. To send it again: ` +
+              `POST /v1/tenants/{tenant}/deliveries/${deliveryId}/resend, or signal ${REPLAY_SIGNAL} with start (docs/temporal.md)`,
             DEAD_LETTERED,
           );
         }

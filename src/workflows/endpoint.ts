@@ -18,6 +18,7 @@ import {
   defineSignal,
   defineUpdate,
   isCancellation,
+  log,
   proxyActivities,
   setCurrentDetails,
   setHandler,
@@ -30,7 +31,9 @@ import {
   type EndpointResult,
   LANE_QUEUES,
   PAUSE_UPDATE,
+  REPLAY_SIGNAL,
   RESUME_UPDATE,
+  type ReplayRange,
   STATE_QUERY,
   WAKE_SIGNAL,
 } from './contract.ts';
@@ -42,13 +45,14 @@ const { pumpEndpoint } = proxyActivities<Activities>({
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
   retry: { initialInterval: '1s', backoffCoefficient: 2, maximumInterval: '30s' },
 });
-const { pauseEndpoint, resumeEndpoint, disownEndpoint } = proxyActivities<Activities>({
+const { pauseEndpoint, resumeEndpoint, disownEndpoint, replayEndpoint } = proxyActivities<Activities>({
   taskQueue: LANE_QUEUES.first,
   startToCloseTimeout: '30s',
   retry: { initialInterval: '1s', backoffCoefficient: 2, maximumInterval: '30s' },
 });
 
 const wakeSignal = defineSignal(WAKE_SIGNAL);
+const replaySignal = defineSignal<[ReplayRange]>(REPLAY_SIGNAL);
 const pauseUpdate = defineUpdate<{ state: string }>(PAUSE_UPDATE);
 const resumeUpdate = defineUpdate<{ state: string }>(RESUME_UPDATE);
 const stateQuery = defineQuery<EndpointReport | null>(STATE_QUERY);
@@ -62,6 +66,7 @@ export async function endpoint(input: EndpointInput): Promise<EndpointResult> {
   let wake = false;
   let operating = 0;
   let report: EndpointReport | null = input.report ?? null;
+  const ranges: ReplayRange[] = [];
 
   const operate = async (act: typeof pauseEndpoint): Promise<{ state: string }> => {
     operating++;
@@ -75,6 +80,10 @@ export async function endpoint(input: EndpointInput): Promise<EndpointResult> {
   setHandler(wakeSignal, () => {
     wake = true;
   });
+  setHandler(replaySignal, (range) => {
+    ranges.push(range);
+    wake = true;
+  });
   setHandler(pauseUpdate, () => operate(pauseEndpoint));
   setHandler(resumeUpdate, () => operate(resumeEndpoint));
   setHandler(stateQuery, () => report);
@@ -82,6 +91,15 @@ export async function endpoint(input: EndpointInput): Promise<EndpointResult> {
   try {
     for (;;) {
       wake = false;
+      for (let range = ranges.shift(); range !== undefined; range = ranges.shift()) {
+        try {
+          await replayEndpoint({ endpointId, ...range });
+        } catch (error) {
+          // A range that can't be replayed (unknown or disabled endpoint, no time) is the sender's mistake, shown here.
+          if (isCancellation(error)) throw error;
+          log.warn('a replay could not be begun', { range, error });
+        }
+      }
       const summary = report === null ? 'look' : summaryOf(report);
       // A run finishes its requests even when this workflow is cancelled meanwhile.
       const latest: EndpointReport = await CancellationScope.nonCancellable(() =>

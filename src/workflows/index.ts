@@ -2,3 +2,5 @@
 export { delivery } from './delivery.ts';
 export { dispatch } from './dispatch.ts';
 export { endpoint } from './endpoint.ts';
+export { replay } from './replay.ts';
+export { sendEvent } from './send-event.ts';

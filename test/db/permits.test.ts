@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createPool, type Pool } from '../../src/db/pool.ts';
-import { claim, claimPump, leavePump, newPump, park, record } from '../../src/db/verbs.ts';
+import { moveEndpoint } from '../../src/db/endpoint-states.ts';
+import { claim, claimPump, finish, leavePump, newPump, park, record } from '../../src/db/verbs.ts';
 import { type PermitRow, permits, split } from '../../src/domain/permits.ts';
 import { attemptRecord } from '../support/interleave.ts';
 import { createDatabase } from '../support/postgres.ts';
@@ -217,5 +218,61 @@ describe('a pump', () => {
     ]);
     await db.query('update posthaste.work set due_at = clock_timestamp() where endpoint = $1', [id]);
     expect((await claimPump(db, id, await newPump(db), 10, 15_000)).status).toBe('pumping');
+  });
+});
+
+describe('ending a crowd of held deliveries', () => {
+  it('locks no endpoint: claims there and elsewhere go on meanwhile', async () => {
+    const { id } = await seedEndpoint(db, 'permits', { url: 'https://example.com/', cap: 100 });
+    const other = await seedEndpoint(db, 'permits', { url: 'https://example.com/', cap: 100 });
+    const old = await seedWork(db, 'permits', id, 300);
+    await park(db, old.slice(0, 200), null);
+    await moveEndpoint(db, 'permits', id, 'disable', 'operator');
+    await moveEndpoint(db, 'permits', id, 'enable');
+    await db.query(`update posthaste.endpoint_state set mode = 'shared' where endpoint = $1`, [id]);
+    const fresh = await seedWork(db, 'permits', id, 5);
+    const elsewhere = await seedWork(db, 'permits', other.id, 5);
+    const ending = await db.connect();
+    const claiming = await db.connect();
+    try {
+      await ending.query('begin');
+      expect(await finish(ending, old)).toHaveLength(300);
+      await claiming.query(`begin; set local lock_timeout = '2s'`);
+      const asks = [...fresh, ...elsewhere].map((delivery) => ({ delivery, generation: 1, n: 0 }));
+      const answers = await claim(claiming, asks);
+      expect(answers.map((a) => a.verdict)).toEqual(asks.map(() => 'granted'));
+      await claiming.query('commit');
+      await ending.query('commit');
+    } finally {
+      ending.release();
+      claiming.release();
+    }
+    const left = await db.query(
+      `select (select count(*)::int from posthaste.work where endpoint = $1) as work, in_flight from posthaste.endpoint_state where endpoint = $1`,
+      [id],
+    );
+    expect(left.rows).toEqual([{ work: 5, in_flight: 5 }]);
+  });
+
+  it('leaves a row alone that is being claimed at that moment', async () => {
+    const { id } = await seedEndpoint(db, 'permits', { url: 'https://example.com/', cap: 100 });
+    const [delivery] = await seedWork(db, 'permits', id, 1);
+    await db.query(`update posthaste.work set deadline = now() + interval '1 second' where delivery = $1`, [
+      delivery,
+    ]);
+    const claiming = await db.connect();
+    try {
+      await claiming.query('begin');
+      const [answer] = await claim(claiming, [{ delivery: delivery!, generation: 1, n: 0 }]);
+      expect(answer!.verdict).toBe('granted');
+      await db.query('select pg_sleep(1)');
+      expect(await finish(db, [delivery!])).toEqual([]);
+      await claiming.query('commit');
+    } finally {
+      claiming.release();
+    }
+    expect(await finish(db, [delivery!])).toEqual([]);
+    const row = await db.query('select state from posthaste.work where delivery = $1', [delivery]);
+    expect(row.rows).toEqual([{ state: 'sending' }]);
   });
 });

@@ -1,9 +1,10 @@
 /**
- * The four verbs in random order from several sessions at once, and what must hold whatever the order was. Used by
+ * The four verbs and what operators do, in random order from several sessions at once, and what must hold whatever the order was. Used by
  * test/db/verbs.test.ts (some) and test/faults/interleave.heavy.test.ts (many).
  */
 import { expect } from 'vitest';
 import type { Pool } from '../../src/db/pool.ts';
+import { insertReplay, replayPage } from '../../src/db/replays.ts';
 import {
   type AttemptRecord,
   type ClaimAnswer,
@@ -63,6 +64,17 @@ export function attemptRecord(
 
 const SHARDS = Array.from({ length: 16 }, (_, i) => i);
 const SESSIONS = 6;
+const NO_FILTER = {
+  delivery: null,
+  endpoint: null,
+  event: null,
+  type: null,
+  states: null,
+  status: null,
+  class: null,
+  since: null,
+  until: null,
+};
 
 export interface Interleaved {
   /** How often each operation was made, and how many claims were granted. */
@@ -70,10 +82,23 @@ export interface Interleaved {
   attempts: number;
 }
 
+/** A granted claim with what a worker knows of its row. */
+interface Held extends ClaimAnswer {
+  generation: number;
+  step: number;
+  resume_at: Date | null; // set: an operator asked for this attempt
+}
+
 /**
- * Random claims, records, give backs, reaps, lost workers, late records and cancels from six sessions. While they run no
- * endpoint is above its cap; when they have ended slots are exact, no attempt number is missing or doubled, and a
- * full reap leaves nothing in flight.
+ * Delivery, generation and step → when its next scheduled attempt is due. More than one time only where a worker thought
+ * lost recorded late, and its record may not have stood.
+ */
+type Schedule = Map<string, Set<number>>;
+
+/**
+ * Random claims, records, give backs, reaps, lost workers, late records, cancels, resends and pages of replays from six
+ * sessions. While they run no endpoint is above its cap, and no resend moves what the schedule said; when they have
+ * ended slots are exact, no attempt number is missing or doubled, and a full reap leaves nothing in flight.
  */
 export async function interleave(
   db: Pool,
@@ -92,8 +117,10 @@ export async function interleave(
   };
   await refill();
 
-  const held: ClaimAnswer[] = []; // claims of living workers
-  const lost: ClaimAnswer[] = []; // claims whose worker was killed, or thought to be
+  const schedule: Schedule = new Map();
+  const replays: string[] = [];
+  const held: Held[] = []; // claims of living workers
+  const lost: Held[] = []; // claims whose worker was killed, or thought to be
   const made: Record<string, number> = {};
   let worst = Number.NEGATIVE_INFINITY;
   let state = options.seed >>> 0;
@@ -102,22 +129,49 @@ export async function interleave(
     return state / 2 ** 32;
   };
   const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)]!;
-  const take = (from: ClaimAnswer[]): ClaimAnswer | undefined =>
-    from.splice(Math.floor(random() * from.length), 1)[0];
+  const take = (from: Held[]): Held | undefined => from.splice(Math.floor(random() * from.length), 1)[0];
   const count = (what: string, by = 1): void => {
     made[what] = (made[what] ?? 0) + by;
   };
-  const batch = (from: ClaimAnswer[]): ClaimAnswer[] =>
+  const batch = (from: Held[]): Held[] =>
     Array.from({ length: 1 + Math.floor(random() * 4) }, () => take(from)).filter((a) => a !== undefined);
   const outcome = (): AttemptRecord['outcome'] => {
     const dice = random();
     return dice < 0.15 ? 'delivered' : dice < 0.2 ? 'dead' : 'retrying';
   };
-  const recordAll = (answers: readonly ClaimAnswer[]) =>
+  // A scheduled attempt that fails goes one step on; one that an operator asked for goes back to where it was.
+  const next = (answer: Held): Partial<AttemptRecord> => {
+    if (answer.resume_at !== null)
+      return { step: answer.step, due_at: new Date(answer.resume_at).toISOString() };
+    const due = Date.now() + (random() < 0.5 ? 0 : 3_600_000);
+    const step = answer.step + 1;
+    const key = `${answer.delivery} ${answer.generation} ${step}`;
+    schedule.set(key, (schedule.get(key) ?? new Set()).add(due));
+    return { step, due_at: new Date(due).toISOString() };
+  };
+  const recordAll = (answers: readonly Held[]) =>
     record(
       db,
-      answers.map((answer) => attemptRecord(answer, endpointOf.get(answer.delivery)!, outcome())),
+      answers.map((answer) => {
+        const what = outcome();
+        const change = what === 'retrying' ? next(answer) : {};
+        return attemptRecord(answer, endpointOf.get(answer.delivery)!, what, change);
+      }),
     );
+  const newReplay = async (action: 'resend' | 'cancel', states: string[]): Promise<void> => {
+    const id = await insertReplay(db, {
+      id: newId('rpl'),
+      tenant,
+      action,
+      source: 'deliveries',
+      filter: { ...NO_FILTER, states, endpoint: action === 'cancel' ? pick(endpoints) : null },
+      missed: false,
+      rate: 5,
+      key: null,
+      aliveMs: 60_000,
+    });
+    replays.push(id!);
+  };
 
   const operations: Record<string, { weight: number; run: () => Promise<unknown> }> = {
     claim: {
@@ -134,7 +188,14 @@ export async function interleave(
         );
         const granted = (await claim(db, rows.rows)).filter((a) => a.verdict === 'granted');
         count('granted', granted.length);
-        held.push(...granted);
+        const known = await db.query(
+          `select w.delivery, w.generation, w.step, w.resume_at from posthaste.work w
+           join unnest($1::text[], $2::bigint[]) a (delivery, token) on w.delivery = a.delivery and w.token = a.token`,
+          [granted.map((a) => a.delivery), granted.map((a) => a.token)],
+        );
+        const of = new Map(known.rows.map((row) => [row.delivery, row]));
+        held.push(...granted.map((answer) => ({ ...answer, ...of.get(answer.delivery) })));
+        count('manual', known.rows.filter((row) => row.resume_at !== null).length);
       },
     },
     record: { weight: 26, run: () => recordAll(batch(held)) },
@@ -155,11 +216,12 @@ export async function interleave(
       async run() {
         const gone = batch(held);
         lost.push(...gone);
-        await db.query(
-          `update posthaste.work w set claim_until = now() - interval '1 minute', scan_at = now()
-           from unnest($1::text[], $2::bigint[]) a (delivery, token) where w.delivery = a.delivery and w.token = a.token`,
-          [gone.map((a) => a.delivery), gone.map((a) => a.token)],
-        );
+        // One by one: this has no endpoint's lock, and rows taken in another order than others take them would deadlock.
+        for (const { delivery, token } of gone)
+          await db.query(
+            `update posthaste.work set claim_until = now() - interval '1 minute', scan_at = now() where delivery = $1 and token = $2`,
+            [delivery, token],
+          );
       },
     },
     lateRecord: { weight: 4, run: () => recordAll(batch(lost)) }, // it was only cut off: its answer comes late
@@ -168,8 +230,24 @@ export async function interleave(
       weight: 2,
       run: () => db.query('select * from posthaste.cancel($1, $2)', [tenant, pick([...endpointOf.keys()])]),
     },
+    newReplay: {
+      weight: 1,
+      run: () =>
+        random() < 0.2
+          ? newReplay('cancel', ['ready', 'sending', 'retrying', 'held'])
+          : newReplay('resend', ['dead', 'cancelled', 'delivered', 'retrying', 'ready']),
+    },
+    page: {
+      weight: 6,
+      async run() {
+        if (replays.length === 0) return;
+        const id = pick(replays);
+        await db.query('update posthaste.replays set next_at = created_at where id = $1', [id]);
+        await replayPage(db, id, 60_000);
+      },
+    },
     resend: {
-      weight: 2,
+      weight: 8,
       run: () => db.query('select * from posthaste.resend($1, $2)', [tenant, pick([...endpointOf.keys()])]),
     },
     finish: { weight: 1, run: () => finish(db, [pick([...endpointOf.keys()])]) },
@@ -188,6 +266,7 @@ export async function interleave(
       [endpoints],
     );
     worst = Math.max(worst, over.rows[0].over);
+    if (random() < 0.05) await expectScheduleKept(db, tenant, schedule);
   };
   let left = options.operations;
   let steps = 0;
@@ -202,6 +281,7 @@ export async function interleave(
 
   expect(worst).toBeLessThanOrEqual(0);
   await expectExact(db, tenant);
+  await expectScheduleKept(db, tenant, schedule);
   // Every worker is gone now: one reap later nothing is in flight.
   await db.query(
     `update posthaste.work set claim_until = now() - interval '1 minute', scan_at = now() where tenant = $1 and state = 'sending'`,
@@ -239,4 +319,16 @@ async function expectExact(db: Pool, tenant: string): Promise<void> {
     [tenant],
   );
   expect(wrong.rows).toEqual([]);
+}
+
+/** What waits for its schedule is due when the schedule said, or is hurried and knows when it would have been due. (After a lost worker it is due at once.) */
+async function expectScheduleKept(db: Pool, tenant: string, schedule: Schedule): Promise<void> {
+  const { rows } = await db.query(
+    `select delivery, generation, step, coalesce(resume_at, due_at) as due from posthaste.work where tenant = $1 and state = 'retrying' and step > 0 and last_class <> 'worker_lost'`,
+    [tenant],
+  );
+  const moved = rows.filter(
+    (row) => schedule.get(`${row.delivery} ${row.generation} ${row.step}`)?.has(row.due.getTime()) !== true,
+  );
+  expect(moved).toEqual([]);
 }

@@ -1,25 +1,15 @@
 /** What people can do to workflows in Temporal: terminate, cancel, reset, signal, update. The delivery ends rightly. */
-import { writeFileSync } from 'node:fs';
-import { hostname } from 'node:os';
 import { Client, Connection } from '@temporalio/client';
-import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type DispatchResult, deliveryWorkflowId } from '../../src/workflows/contract.ts';
 import { prepareEngine, type TestEngine, until } from '../support/engine.ts';
+import { keepHistory } from '../support/histories.ts';
 import { startReceiver, type TestReceiver } from '../support/receiver.ts';
 import { enqueueMany, seedEndpoint, seedTenant } from '../support/seed.ts';
 
 let engine: TestEngine;
 let client: Client;
-/** With RECORD_HISTORIES=1 the shapes that replay.test.ts replays are written anew. */
-async function keep(shape: string, workflowId: string): Promise<void> {
-  if (process.env.RECORD_HISTORIES !== '1') return;
-  const history = await client.workflow.getHandle(workflowId).fetchHistory();
-  writeFileSync(
-    new URL(`./histories/${shape}.json`, import.meta.url),
-    `${JSON.stringify(JSON.parse(historyToJSON(history).replaceAll(hostname(), 'host').replaceAll(`${process.cwd()}/`, '')), null, 1)}\n`,
-  );
-}
+const keep = (shape: string, workflowId: string) => keepHistory(client, shape, workflowId);
 
 beforeAll(async () => {
   engine = await prepareEngine();
