@@ -1,8 +1,8 @@
 /** The SQL that grants is the pure function that says what should be granted (src/domain/permits.ts). */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createPool, type Pool } from '../../src/db/pool.ts';
 import { moveEndpoint } from '../../src/db/endpoint-states.ts';
+import { createPool, type Pool } from '../../src/db/pool.ts';
 import { claim, claimPump, finish, leavePump, newPump, park, record } from '../../src/db/verbs.ts';
 import { type PermitRow, permits, split } from '../../src/domain/permits.ts';
 import { attemptRecord } from '../support/interleave.ts';

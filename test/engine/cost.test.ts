@@ -41,6 +41,7 @@ const PERIODIC_STATEMENTS = new Set([
   'scan_due',
   'scan_later',
   'scan_pumps',
+  'scan_replays',
   'select posthaste.ensure_partitions() as made',
   'select posthaste.oldest_day()::text as day',
   'select posthaste.purge_old($1) as gone',

@@ -40,7 +40,8 @@ const anHourAgo = () => new Date(Date.now() - 3_600_000).toISOString();
 describe('recover', () => {
   it('of 250 messages that failed three times each sends each of them exactly once more, byte for byte', async () => {
     await seedTenant(engine.db, 'outage');
-    const receiver = await startReceiver({ respond: () => ({ status: 500 }) });
+    // Refusals: a receiver that fails twenty times in a row would be left alone.
+    const receiver = await startReceiver({ respond: () => ({ status: 400 }) });
     const { id, secret } = await seedEndpoint(engine.db, 'outage', {
       url: receiver.url,
       policy: { schedule: ['10ms', '20ms'] },
@@ -146,7 +147,7 @@ describe('recover', () => {
 describe('bulk cancel and resend', () => {
   it('end what waits, and bring it back', async () => {
     await seedTenant(engine.db, 'bulk');
-    const receiver = await startReceiver({ respond: () => ({ status: 503 }) });
+    const receiver = await startReceiver({ respond: () => ({ status: 404 }) });
     await seedEndpoint(engine.db, 'bulk', { url: receiver.url, policy: { schedule: ['1h'] } });
     await enqueueMany(engine.db, 'bulk', 'a.b', 40);
     const waiting = async () =>
@@ -156,7 +157,7 @@ describe('bulk cancel and resend', () => {
         )
       ).rows[0].c;
     await until(waiting, (count) => count === 40);
-    const cancelled = await call('POST', 'bulk/deliveries/cancel', { filter: { status: 503 } });
+    const cancelled = await call('POST', 'bulk/deliveries/cancel', { filter: { status: 404 } });
     expect(await replayEnds('bulk', cancelled.json.id)).toMatchObject({ action: 'cancel', moved: 40 });
     expect(await ended('bulk', 'cancelled')).toBe(40);
     receiver.respond(() => ({ status: 200 }));
@@ -198,8 +199,8 @@ describe('bulk cancel and resend', () => {
 
 describe('a replay', () => {
   it('of one tenant does not hold up another, nor live events of its own endpoint', async () => {
-    const slow = await startReceiver({ respond: () => ({ status: 500 }) });
-    const quick = await startReceiver({ respond: () => ({ status: 500 }) });
+    const slow = await startReceiver({ respond: () => ({ status: 400 }) });
+    const quick = await startReceiver({ respond: () => ({ status: 400 }) });
     for (const [tenant, receiver] of [
       ['greedy', slow],
       ['modest', quick],

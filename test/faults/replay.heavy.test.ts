@@ -16,7 +16,7 @@ const ended = (state: string) => async () =>
 
 describe('a replay', () => {
   it('of 250 messages that failed three times each sends each once more, though its process is killed twice', async () => {
-    const receiver = await startReceiver({ respond: () => ({ status: 500 }) });
+    const receiver = await startReceiver({ respond: () => ({ status: 400 }) });
     await seedTenant(engine.db, 'outage');
     const { id } = await seedEndpoint(engine.db, 'outage', {
       url: receiver.url,

@@ -107,7 +107,7 @@ describe('the command lines of docs/temporal.md', () => {
 
   it('replay an endpoint, watch it, and stop it', async () => {
     await seedTenant(engine.db, 'replays');
-    const receiver = await startReceiver({ respond: () => ({ status: 500 }) });
+    const receiver = await startReceiver({ respond: () => ({ status: 400 }) });
     const { id } = await seedEndpoint(engine.db, 'replays', {
       url: receiver.url,
       policy: { max_attempts: 1 },

@@ -34,7 +34,7 @@ const count = async (tenant: string, state: string): Promise<number> =>
 /** So many dead deliveries of one endpoint, whose receiver is well again. */
 async function outage(tenant: string, deliveries: number) {
   await seedTenant(engine.db, tenant);
-  const receiver = await startReceiver({ respond: () => ({ status: 500 }) });
+  const receiver = await startReceiver({ respond: () => ({ status: 400 }) });
   const { id: endpointId } = await seedEndpoint(engine.db, tenant, {
     url: receiver.url,
     policy: { max_attempts: 1 },
