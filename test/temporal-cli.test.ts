@@ -36,6 +36,15 @@ describe('the search for the Temporal CLI', () => {
     expect(await ensure({ env: { ...env, TEMPORAL_CLI: '', PATH: folder } })).toBe(cached);
   });
 
+  it('finds the test server beside it', async () => {
+    const module = await import(new URL('../scripts/temporal-cli.mjs', import.meta.url).href);
+    const cached = program('cache/posthaste/temporal-test-server-1.40.0/temporal-test-server');
+    const env = { PATH: folder, XDG_CACHE_HOME: join(folder, 'cache') };
+    expect(await module.ensureTestServer({ env })).toBe(cached);
+    const named = program('named/test-server');
+    expect(await module.ensureTestServer({ env: { ...env, TEMPORAL_TEST_SERVER: named } })).toBe(named);
+  });
+
   it('names TEMPORAL_CLI when that is no program', async () => {
     await expect(ensure({ env: { TEMPORAL_CLI: folder } })).rejects.toThrow(
       `TEMPORAL_CLI is ${folder}, which is no program`,

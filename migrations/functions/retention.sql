@@ -1,6 +1,6 @@
 -- Old days go as whole partitions. Called by a relay's upkeep (src/relay/retention.ts), one process at a time.
 --
--- What must outlive its day moves first: events that work rows or dead letters still need go to kept_events; rows of
+-- What must outlive its day moves first: events that the outbox, work rows or dead letters still need go to kept_events; rows of
 -- deliveries that stand as dead letters, fan-outs of kept events and attempts of unfinished deliveries go to the
 -- default partitions, where every reader finds them. A dead letter stands until it is resent.
 
@@ -13,6 +13,8 @@ begin
     select w.tenant, w.event_at, w.event from posthaste.work w where w.event_at >= p_from and w.event_at < p_until
     union
     select x.tenant, x.event_at, x.event from posthaste.dead_letters x where x.event_at >= p_from and x.event_at < p_until
+    union
+    select o.tenant, o.event_at, o.event from posthaste.outbox o where o.event_at >= p_from and o.event_at < p_until
   ), moved as (
     delete from posthaste.events v using wanted n
     where v.tenant = n.tenant and v.created_at = n.event_at and v.id = n.event and v.created_at >= p_from and v.created_at < p_until
@@ -110,6 +112,7 @@ begin
     select o.ctid from posthaste.kept_events o
     where not exists (select from posthaste.work w where w.tenant = o.tenant and w.event = o.id and w.event_at = o.created_at)
       and not exists (select from posthaste.dead_letters x where x.tenant = o.tenant and x.event = o.id and x.event_at = o.created_at)
+      and not exists (select from posthaste.outbox q where q.tenant = o.tenant and q.event = o.id and q.event_at = o.created_at)
       and not exists (select from posthaste.deliveries_default d where d.tenant = o.tenant and d.event = o.id and d.event_at = o.created_at)
     limit p_limit));
   get diagnostics v_rows = row_count;

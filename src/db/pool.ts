@@ -41,6 +41,11 @@ export function createPool(connectionString: string, options: PoolOptions = {}):
 export async function withTransaction<T>(pool: Pool, work: (client: Client) => Promise<T>): Promise<T> {
   const client = await pool.connect();
   let broken: Error | undefined;
+  // A connection that dies between two statements says so by an event, which would end the process if nobody heard it.
+  const died = (error: Error): void => {
+    broken = error;
+  };
+  client.on('error', died);
   try {
     // A transaction never waits on JavaScript for long; a stuck one must not hold locks.
     await client.query('begin; set local idle_in_transaction_session_timeout = 2000');
@@ -53,6 +58,7 @@ export async function withTransaction<T>(pool: Pool, work: (client: Client) => P
     });
     throw error;
   } finally {
+    client.off('error', died);
     client.release(broken);
   }
 }

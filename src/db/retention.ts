@@ -6,11 +6,12 @@ export async function oldestDay(db: Db): Promise<string | null> {
   return (await db.query('select posthaste.oldest_day()::text as day')).rows[0].day;
 }
 
-/** Moves the day's events that are still needed out of its partition; answers how many. The bulk of the work. */
-export async function keepBodies(db: Db, day: string): Promise<number> {
+/** Moves the events of one hour of the day that are still needed out of its partition; answers how many. */
+export async function keepBodies(db: Db, day: string, hour: number): Promise<number> {
   const result = await db.query({
-    text: `select posthaste.keep_bodies($1::date::timestamp at time zone 'UTC', ($1::date + 1)::timestamp at time zone 'UTC') as moved`,
-    values: [day],
+    text: `select posthaste.keep_bodies(h.hour, h.hour + interval '1 hour') as moved
+      from (select ($1::date::timestamp + $2 * interval '1 hour') at time zone 'UTC' as hour) h`,
+    values: [day, hour],
   });
   return result.rows[0].moved;
 }

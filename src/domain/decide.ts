@@ -42,6 +42,8 @@ export type DeadReason = (typeof DEAD_REASONS)[number];
 
 /** Faults of ours are tried again soon: they say nothing about the receiver and burn nothing. */
 const OURS_RETRY_MS = 5_000;
+/** What a fault of ours hit at once, a proxy's outage for one, does not come back at once. */
+const OURS_JITTER = 0.5;
 
 /** At most this much later than asked for, so that what was sent away together does not come back together. */
 const ASKED_JITTER = 0.1;
@@ -66,7 +68,8 @@ export function decide(facts: AttemptFacts): Decision {
   }
   if (info.pace === 'soon') {
     const tries = Math.max(0, facts.n - facts.burned - 1);
-    const dueMs = Math.ceil(nowMs + OURS_RETRY_MS * 2 ** Math.min(6, tries));
+    const spread = 1 + OURS_JITTER * hashUnit(jitterKey(facts));
+    const dueMs = Math.ceil(nowMs + OURS_RETRY_MS * 2 ** Math.min(6, tries) * spread);
     return later(facts, dueMs, { rule: 'ours', ownDueMs: dueMs, step: facts.step, burned });
   }
   if (facts.class === 'http_4xx' && !policy.retry4xx) return dead('not_retried');

@@ -10,6 +10,8 @@ import { masterKeys } from '../support/seed.ts';
 import { ADMIN_KEY, rig } from './support.ts';
 
 const api = rig();
+/** Commits take as long as this transaction, however busy the machine is. */
+const HOLD = 'set local idle_in_transaction_session_timeout = 0; lock table posthaste.outbox in share mode';
 
 test('events that arrive while a commit is under way share the next one', async () => {
   const tenant = await api.tenant();
@@ -23,7 +25,7 @@ test('events that arrive while a commit is under way share the next one', async 
     api.api.server.on('request', seen);
   });
   const answers = await withTransaction(api.db, async (client) => {
-    await client.query('lock table posthaste.outbox in share mode'); // commits take as long as this
+    await client.query(HOLD);
     const sent = Array.from({ length: 300 }, (_, n) =>
       api.call('POST', `/v1/tenants/${tenant}/events`, { type: 't', data: n }),
     );
@@ -133,7 +135,7 @@ test('a server that stops answers what it has taken, and leaves no connection', 
     });
   expect((await send()).status).toBe(202); // and its connection is kept
   const { closed, answer } = await withTransaction(api.db, async (client) => {
-    await client.query('lock table posthaste.outbox in share mode');
+    await client.query(HOLD);
     const answer = send();
     await new Promise((resolve) => listening.server.once('request', resolve));
     return { closed: listening.close(), answer };

@@ -1,8 +1,12 @@
 /** Requests with an Idempotency-Key or an own event id: once, whatever is repeated, raced, or held up elsewhere. */
 import { afterEach, describe, expect, test } from 'vitest';
+import { type Listening, listen } from '../../src/api/listen.ts';
+import { createApi } from '../../src/api/server.ts';
 import { purgeIdempotencyKeys } from '../../src/db/idempotency.ts';
 import type { Client } from '../../src/db/pool.ts';
-import { type Answer, rig } from './support.ts';
+import { createLog } from '../../src/log.ts';
+import { masterKeys } from '../support/seed.ts';
+import { ADMIN_KEY, type Answer, rig } from './support.ts';
 
 const api = rig();
 const open: Client[] = [];
@@ -34,6 +38,15 @@ const post = (tenant: string, body: unknown, key?: string): Promise<Answer> =>
   api.call('POST', `/v1/tenants/${tenant}/events`, body, key === undefined ? {} : { 'idempotency-key': key });
 const count = async (tenant: string): Promise<number> =>
   (await api.db.query('select count(*) as n from posthaste.events where tenant = $1', [tenant])).rows[0].n;
+
+/** An API on the same database that shares nothing else with ours, as another or a restarted process. */
+function another(): Promise<Listening> {
+  const log = createLog({ level: 'silent' });
+  const config = { egressAllow: { items: [] }, masterKeys, maxEventBytes: 1024 };
+  const readiness = async () => ({ ok: true, checks: {} });
+  const made = createApi({ db: api.db, log, config, poke: () => {}, readiness });
+  return listen(made, { host: '127.0.0.1', port: 0, log });
+}
 
 describe('an Idempotency-Key', () => {
   test('gets the first answer again, and says so', async () => {
@@ -99,6 +112,63 @@ describe('an Idempotency-Key', () => {
     );
     expect(new Set(answers.map(({ status, json }) => `${status} ${json.id}`)).size).toBe(1);
     expect(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null)).toHaveLength(1);
+    expect(await count(tenant)).toBe(1);
+  });
+
+  test('is known to every process and survives restarts and a change of API keys, as an own id does', async () => {
+    const tenant = await api.tenant();
+    const key = async (name: string) => (await api.call('POST', '/v1/keys', { name })).json;
+    const [before, after] = [await key('before'), await key('after')];
+    const send = async (url: string, bearer: string, body: object, more = {}) => {
+      const response = await fetch(`${url}/v1/tenants/${tenant}/events`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${bearer}`, 'content-type': 'application/json', ...more },
+        body: JSON.stringify(body),
+      });
+      const replayed = response.headers.get('idempotency-replayed') ?? 'false';
+      return { status: response.status, replayed, json: await response.json() };
+    };
+    const keyed = { 'idempotency-key': 'k' };
+    const own = { type: 't', data: 1, id: 'own' };
+    const first = await send(api.url, before.key, { type: 't', data: 1 }, keyed);
+    const firstOwn = await send(api.url, before.key, own);
+    await api.call('DELETE', `/v1/keys/${before.id}`);
+    const restarted = await another();
+    expect((await send(restarted.url, before.key, own)).status).toBe(401);
+    expect(await send(restarted.url, after.key, { type: 't', data: 1 }, keyed)).toEqual({
+      status: 202,
+      replayed: 'true',
+      json: first.json,
+    });
+    expect(await send(restarted.url, after.key, own)).toEqual({
+      status: 202,
+      replayed: 'true',
+      json: firstOwn.json,
+    });
+    await restarted.close();
+    expect(await count(tenant)).toBe(2);
+  });
+
+  test('makes one event of 60 requests to two processes at once', async () => {
+    const tenant = await api.tenant();
+    const other = await another();
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, async (_, n) => {
+        const response = await fetch(`${n % 2 === 0 ? api.url : other.url}/v1/tenants/${tenant}/events`, {
+          method: 'POST',
+          headers: {
+            authorization: `Bearer ${ADMIN_KEY}`,
+            'content-type': 'application/json',
+            'idempotency-key': 'k',
+          },
+          body: '{"type":"t","data":1}',
+        });
+        return `${response.status} ${await response.text()}`;
+      }),
+    );
+    await other.close();
+    expect(new Set(answers).size).toBe(1);
+    expect(answers[0]).toMatch(/^202 /);
     expect(await count(tenant)).toBe(1);
   });
 

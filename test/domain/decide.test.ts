@@ -67,7 +67,10 @@ describe('decide', () => {
     for (const [name, info] of Object.entries(OUTCOME_CLASSES)) {
       if (info.burnsAttempt) continue;
       const decision = decide(facts({ class: name as OutcomeClass }));
-      expect(decision).toMatchObject({ outcome: 'retrying', step: 0, burned: 0, dueMs: NOW + 5_000 });
+      if (decision.outcome !== 'retrying') throw new Error(`${name} is tried again`);
+      expect(decision).toMatchObject({ rule: 'ours', step: 0, burned: 0 });
+      expect(decision.dueMs).toBeGreaterThanOrEqual(NOW + 5_000);
+      expect(decision.dueMs).toBeLessThanOrEqual(NOW + 7_500);
     }
   });
 
@@ -172,13 +175,18 @@ describe('decide', () => {
   });
 
   it('spreads 1,000 deliveries that an endpoint lost in one instant over the whole wait', () => {
-    for (const change of [{}, { class: 'http_429' as const }, { retryAfterSeconds: 300 }]) {
+    for (const change of [
+      {},
+      { class: 'http_429' as const },
+      { retryAfterSeconds: 300 },
+      { class: 'local' as const },
+    ]) {
       const due = Array.from({ length: 1_000 }, (_, i) => {
         const decision = decide(facts({ ...change, delivery: `dlv_01M8PV1KCZE5A85DF557809${i}` }));
         return decision.outcome === 'retrying' ? decision.dueMs : 0;
       });
       const [first, last] = [Math.min(...due), Math.max(...due)];
-      expect(last - first).toBeGreaterThan(13_000);
+      expect(last - first).toBeGreaterThan('class' in change && change.class === 'local' ? 2_400 : 13_000);
       const tenths = new Array(10).fill(0);
       for (const ms of due) tenths[Math.min(9, Math.floor(((ms - first) / (last - first)) * 10))]++;
       expect(Math.max(...tenths)).toBeLessThan(160);

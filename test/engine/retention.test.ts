@@ -1,10 +1,12 @@
 /** Days that go, and what outlives them: dead letters with their bodies, and whatever is unfinished. */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { migrate } from '../../src/db/migrate.ts';
+import { createPool } from '../../src/db/pool.ts';
 import { dropDay, oldestDay } from '../../src/db/retention.ts';
 import { createLog } from '../../src/log.ts';
 import { retire } from '../../src/relay/retention.ts';
 import { ADMIN_KEY, prepareEngine, type TestEngine, until } from '../support/engine.ts';
+import { createDatabase } from '../support/postgres.ts';
 import { startReceiver } from '../support/receiver.ts';
 import { enqueueMany, seedEndpoint, seedTenant } from '../support/seed.ts';
 
@@ -27,16 +29,17 @@ const call = async (method: string, path: string, accept = 'application/json'): 
 const one = async (sql: string, ...values: unknown[]) => (await engine.db.query(sql, values)).rows[0];
 
 /** Everything that is accepted and fanned out from now on happens so many days ago, on a day with partitions. */
-async function daysAgo(days: number): Promise<string> {
-  const { day, next } = await one(
+async function daysAgo(days: number, db = engine.db): Promise<string> {
+  const { rows } = await db.query(
     `select ((now() at time zone 'UTC')::date - $1::int)::text as day, ((now() at time zone 'UTC')::date - $1::int + 1)::text as next`,
-    days,
+    [days],
   );
+  const { day, next } = rows[0];
   for (const parent of PARENTS)
-    await engine.db.query(
+    await db.query(
       `create table if not exists posthaste.${parent}_${day.replaceAll('-', '')} partition of posthaste.${parent} for values from ('${day} 00:00+00') to ('${next} 00:00+00')`,
     );
-  await engine.db.query(
+  await db.query(
     `create or replace function posthaste.now_ms() returns timestamptz language sql volatile parallel safe as
      $$ select date_trunc('milliseconds', clock_timestamp() - interval '${days} days') $$`,
   );
@@ -202,6 +205,23 @@ describe('what is unfinished', () => {
       (state) => state === 'delivered',
     );
     await receiver.close();
+  });
+});
+
+describe('an event that no relay has taken yet', () => {
+  it('outlives its day, however long the outage', async () => {
+    const database = await createDatabase();
+    await migrate(database.url, { retentionDays: 1 });
+    const db = createPool(database.url, { max: 2 });
+    await seedTenant(db, 'waiting');
+    const day = await daysAgo(4, db);
+    const [event] = await enqueueMany(db, 'waiting', 'a.b', 1);
+    for (let hours = 0; hours < 2; hours++) await retire(db, log);
+    expect(await oldestDay(db)).toBeNull();
+    const { rows } = await db.query('select id, created_at from posthaste.all_events');
+    expect(rows).toMatchObject([{ id: event }]);
+    expect(rows[0].created_at.toISOString().slice(0, 10)).toBe(day);
+    await db.end();
   });
 });
 

@@ -171,6 +171,29 @@ describe('manual attempts', () => {
     await receiver.close();
   });
 
+  it('bring a dead letter back to life with its whole schedule: it is tried again when that fails', async () => {
+    await seedTenant(engine.db, 'revived');
+    const receiver = await startReceiver({ respond: (_request, n) => ({ status: n < 3 ? 500 : 200 }) });
+    await seedEndpoint(engine.db, 'revived', { url: receiver.url, policy: { schedule: ['10ms'] } });
+    await enqueueMany(engine.db, 'revived', 'a.b', 1);
+    const dead = await ended('revived');
+    expect(dead).toMatchObject({ state: 'dead', reason: 'max_attempts', n: 2 });
+    await resend(engine.db, 'revived', dead.id);
+    const row = await until(
+      async () => await ended('revived'),
+      ({ state }) => state === 'delivered',
+    );
+    expect(row).toMatchObject({ n: 4, generation: 2 });
+    expect((await log('revived')).map((each) => `${each.n} ${each.rule}`)).toEqual([
+      '1 schedule',
+      '2 max_attempts',
+      '3 schedule',
+      '4 delivered',
+    ]);
+    expect(new Set(receiver.requests.map((request) => request.body.toString())).size).toBe(1);
+    await receiver.close();
+  });
+
   it('clicked twice at once make one attempt', async () => {
     await seedTenant(engine.db, 'clicks');
     let answer = (): void => {};

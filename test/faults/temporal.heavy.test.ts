@@ -107,7 +107,7 @@ describe('Temporal', () => {
     const log = await engine.db.query(
       `select class, count(*)::int as c from posthaste.attempts group by class order by class`,
     );
-    expect(log.rows.map((row) => row.class)).toEqual(['http_5xx', 'ok']);
+    expect(log.rows.map((row) => row.class)).toEqual(['http_503', 'ok']);
     expect(log.rows[1].c).toBe(deliveries);
     expect(receiver.requests).toHaveLength(log.rows[0].c + log.rows[1].c);
     await process.stop();
