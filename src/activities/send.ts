@@ -66,7 +66,7 @@ async function translate(
   switch (outcome.kind) {
     case 'recorded': {
       deps.observe(row, outcome);
-      const seen = { status: outcome.status, class: outcome.class };
+      const seen = { status: outcome.status, class: outcome.class, made: true };
       if (outcome.state === 'stale') return null;
       if (outcome.state === 'retrying') {
         return {

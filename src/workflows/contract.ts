@@ -50,7 +50,7 @@ export interface DispatchInput {
   lane?: Lane;
 }
 
-/** How an attempt activity ended, as far as the workflow must know. */
+/** How an attempt activity ended, as far as the workflow must know. `made`: it made the attempt whose result this is. */
 export type AttemptOutcome =
   | {
       kind: 'ended';
@@ -59,6 +59,7 @@ export type AttemptOutcome =
       reason?: string;
       status?: number | null;
       class?: string;
+      made?: boolean;
     }
   | {
       kind: 'wait';
@@ -69,6 +70,7 @@ export type AttemptOutcome =
       generation: number;
       status?: number | null;
       class?: string;
+      made?: boolean;
     };
 
 export interface DeliveryResult {

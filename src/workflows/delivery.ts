@@ -21,6 +21,7 @@ import {
   defineSignal,
   defineUpdate,
   isCancellation,
+  patched,
   proxyActivities,
   setCurrentDetails,
   setHandler,
@@ -130,6 +131,8 @@ export async function delivery(input: DeliveryInput): Promise<DeliveryResult> {
         proxies[lane].attemptDelivery.executeWithOptions({ summary }, [{ deliveryId }]),
       );
       show(outcome, state, lines);
+      // Whoever asked for a replay while this attempt was made has got one: as with the API, one under way is enough.
+      if (replays > 0 && outcome.made === true && patched('replay-while-sending')) replays = 0;
 
       if (outcome.kind === 'ended') {
         await condition(() => operating === 0);
