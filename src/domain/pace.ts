@@ -1,0 +1,103 @@
+/**
+ * How fast an endpoint that was ill, or says 429, is sent to: slow start after an outage, a cubic curve after
+ * congestion. Pure; called by health.ts at each step. Requests per second.
+ * Source of the curve: CUBIC (RFC 9438) made scale-free, so that every endpoint is back at W after K.
+ */
+import { startOf } from './health-step.ts';
+import type { Fact, Pace } from './health-types.ts';
+
+/** After 429, and after timeouts or 5xx. */
+export const BETA_THROTTLED = 0.8;
+export const BETA_FAILED = 0.7;
+/** Never slower: a probe every 5 s is no burden and finds the way back. */
+export const LEAST_RATE = 0.2;
+const START_SHARE = 0.1;
+const DOUBLING_MS = 20_000;
+const TARGET_SHARE = 1.2;
+/**
+ * Doubling goes on to at least 1/s: an endpoint that gets an event per hour would otherwise drain an afternoon's
+ * backlog at 0.2/s. No receiver that can hold a webhook is hurt by one request per second.
+ */
+const LEAST_TARGET = 1;
+const PERCENT_PER_SECOND = 1.01;
+const K_MS = 60_000;
+/** A step that comes late grows no more than this: rates follow answers, and there were none to follow. */
+const LONGEST_GROWTH_MS = 5_000;
+/** Of what is really sent: the average of 30 s lags a growth of 1 %/s by 1.3. */
+const CEILING = 1.5;
+const RECENT_SECONDS = 3;
+const FAILED_SHARE = 0.05;
+
+/** After an outage. @param before rate before it. */
+export function startPace(before: number, nowMs: number): Pace {
+  return {
+    phase: 'double',
+    rate: Math.max(LEAST_RATE, START_SHARE * before),
+    target: Math.max(LEAST_TARGET, TARGET_SHARE * before),
+    congested: before,
+    beta: BETA_FAILED,
+    grownMs: 0,
+    decreasedMs: nowMs,
+    decreases: 0,
+    recent: [],
+  };
+}
+
+/** A lower pace after a congestion. @param rate what was sent until now; becomes W. */
+export function decreased(pace: Pace | null, rate: number, beta: number, nowMs: number): Pace {
+  return {
+    phase: 'cubic',
+    rate: Math.max(LEAST_RATE, beta * rate),
+    target: pace?.target ?? Math.max(LEAST_TARGET, rate),
+    congested: Math.max(LEAST_RATE, rate),
+    beta,
+    grownMs: 0,
+    decreasedMs: nowMs,
+    decreases: (pace?.decreases ?? 0) + 1,
+    recent: [],
+  };
+}
+
+/**
+ * The pace after `elapsedMs` in which work waited.
+ * @param sendRate what really goes out: a rate that nothing uses must not run away from it.
+ */
+export function grown(pace: Pace, elapsedMs: number, sendRate: number): Pace {
+  const ms = Math.min(Math.max(0, elapsedMs), LONGEST_GROWTH_MS);
+  const next = { ...pace, grownMs: pace.grownMs + ms };
+  if (pace.phase === 'double') {
+    next.rate = pace.rate * 2 ** (ms / DOUBLING_MS);
+    if (next.rate >= pace.target) {
+      next.rate = Math.max(pace.rate, pace.target);
+      next.phase = 'percent';
+    }
+    return next;
+  }
+  if (pace.phase === 'percent') next.rate = pace.rate * PERCENT_PER_SECOND ** (ms / 1000);
+  else {
+    const left = (K_MS - next.grownMs) / K_MS;
+    next.rate = pace.congested * (1 - (1 - pace.beta) * left ** 3);
+  }
+  const ceiling = CEILING * Math.max(sendRate, pace.target);
+  next.rate = Math.max(pace.rate, Math.min(next.rate, ceiling));
+  return next;
+}
+
+/** Adds a batch's results to the last seconds. Failures of requests sent before the last decrease do not count. */
+export function observed(pace: Pace, fact: Fact): Pace {
+  const second = Math.floor(fact.atMs / 1000);
+  const fail = startOf(fact) > pace.decreasedMs ? fact.fail : 0;
+  const recent = pace.recent.filter((entry) => entry.second > second - RECENT_SECONDS);
+  const same = recent.findIndex((entry) => entry.second === second);
+  if (same < 0) return { ...pace, recent: [...recent, { second, ok: fact.ok, fail }] };
+  const entry = recent[same]!;
+  recent[same] = { second, ok: entry.ok + fact.ok, fail: entry.fail + fail };
+  return { ...pace, recent };
+}
+
+/** More than 5 % of the last three seconds failed. */
+export function failing(pace: Pace): boolean {
+  const ok = pace.recent.reduce((sum, entry) => sum + entry.ok, 0);
+  const fail = pace.recent.reduce((sum, entry) => sum + entry.fail, 0);
+  return fail > FAILED_SHARE * (ok + fail);
+}
