@@ -89,6 +89,7 @@ const PACE = {
   decreasedMs: 0,
   decreases: 0,
   recent: [],
+  fadesMs: null,
 };
 const BUCKET = { startMs: 0, ok: 0, fail: 0, throttled: 0, all: 0, slow: 0 };
 

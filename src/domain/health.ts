@@ -20,7 +20,16 @@ import { copyState, freshState } from './health-state.ts';
 import { forget, isGated, rateOf, type Step, say, startOf } from './health-step.ts';
 import type { Fact, Gate, HealthState, HealthStep, Seen } from './health-types.ts';
 import { addFact, addSpread, prune, totals } from './health-window.ts';
-import { BETA_FAILED, BETA_THROTTLED, decreased, failing, grown, observed, startPace } from './pace.ts';
+import {
+  BETA_FAILED,
+  BETA_THROTTLED,
+  decreased,
+  faded,
+  failing,
+  grown,
+  observed,
+  startPace,
+} from './pace.ts';
 import { hashUnit } from './schedule.ts';
 
 export { parseHealthState } from './health-state.ts';
@@ -110,7 +119,7 @@ function throttle(step: Step, fact: Fact): void {
 function drained(step: Step): void {
   const { s, seen } = step;
   if (isGated(s)) return;
-  s.pace = null;
+  if (s.pace !== null) s.pace = faded(s.pace, seen.nowMs);
   s.liveSinceMs = null;
   s.keepPumpUntilMs = null;
   if (s.health !== 'recovering') return;
@@ -160,6 +169,10 @@ function onEdit(step: Step, fact: Fact): void {
     case 'drained':
       drained(step);
       return;
+    case 'overloaded':
+      // More waits than the last rate lets out: it grows on from there.
+      if (s.pace?.phase === 'fading') s.pace = { ...s.pace, phase: 'percent', fadesMs: null };
+      return;
     default:
       return;
   }
@@ -202,9 +215,10 @@ function onFact(step: Step, fact: Fact): void {
   throttle(step, fact);
 }
 
-/** Growth since the last step, as far as work waited and nothing was paused. */
+/** Growth, or the end, since the last step, as far as work waited and nothing was paused. */
 function grow(step: Step): void {
   const { s, seen } = step;
+  if (s.pace?.phase === 'fading' && (s.pace.fadesMs ?? 0) <= seen.nowMs) s.pace = null;
   if (s.pace === null || seen.held === 0 || seen.operator !== 'active') return;
   const from = Math.max(s.steppedMs, Math.min(seen.pauseUntilMs ?? 0, seen.nowMs));
   s.pace = grown(s.pace, seen.nowMs - from, seen.sendRate);
@@ -254,7 +268,7 @@ function gateOf(step: Step): Gate {
   const needed =
     gated ||
     s.health === 'recovering' ||
-    s.pace !== null ||
+    (s.pace !== null && s.pace.phase !== 'fading') ||
     s.keepPumpUntilMs !== null ||
     paused ||
     seen.operator === 'paused';
@@ -278,7 +292,8 @@ function wakeOf(step: Step, clockMs: number | null): number | null {
   if (isGated(s)) times.push(gatedWakeMs(step));
   else {
     times.push(tripDueMs(step));
-    if (s.pace !== null && seen.held > 0)
+    if (s.pace?.phase === 'fading') times.push(s.pace.fadesMs);
+    else if (s.pace !== null && seen.held > 0)
       times.push(Math.max(seen.nowMs, step.pauseUntilMs ?? 0) + PACED_STEP_MS);
   }
   const known = times.filter((time) => time !== null);
