@@ -1,6 +1,6 @@
 /**
  * The breaker: when it trips, how long it stays open, what a probe's answer does. Called by health.ts, with the step
- * under way. Rules and numbers: design of endpoint health, docs/adr.
+ * under way. Why these numbers: docs/simulation.md.
  */
 import { forget, isGated, rateOf, type Step, say, startOf } from './health-step.ts';
 import type { Fact, HealthState } from './health-types.ts';
@@ -16,6 +16,11 @@ const BASE_COOLDOWN_MS = 15 * SECOND;
 const GREATEST_K = 20;
 const DECAY_MS = 10 * MINUTE;
 const SUCCESSES_TO_CLOSE = 2;
+/**
+ * What came in up to so long before the last failed probe goes out with the live rows. Nothing in a long outage; in one
+ * of a minute, near a receiver's capacity, the backlog would otherwise get a tenth of the rate for ten minutes.
+ */
+const LIVE_BEFORE_MS = 15 * SECOND;
 const SPARSE_MS = 10 * MINUTE;
 const SPARSE_CAP_MS = HOUR;
 /** A 429 says that the receiver is there; only when it never says anything else is it as good as down. */
@@ -180,7 +185,7 @@ export function onProbe(step: Step, fact: Fact): void {
   if (fact.fail + fact.throttled > 0) {
     if (startOf(fact) < armed - SKEW_MS) return;
     // It was down when this probe began: what was accepted later is live.
-    s.liveSinceMs = startOf(fact);
+    s.liveSinceMs = startOf(fact) - LIVE_BEFORE_MS;
     probeAgain(step, fact.fail > 0 && !step.frozen);
   } else if (fact.ok > 0) onProbeSuccess(step, fact);
   else if (fact.config + fact.neutral + fact.lost > 0 && fact.atMs >= armed) {

@@ -88,7 +88,10 @@ const PACE = {
   grownMs: 0,
   decreasedMs: 0,
   decreases: 0,
+  taken: false,
+  refusals: 0,
   recent: [],
+  fadesMs: null,
 };
 const BUCKET = { startMs: 0, ok: 0, fail: 0, throttled: 0, all: 0, slow: 0 };
 

@@ -117,7 +117,7 @@ export interface Bucket {
 
 /** The rate while an endpoint may not be sent to without limit. */
 export interface Pace {
-  phase: 'double' | 'percent' | 'cubic';
+  phase: 'double' | 'percent' | 'cubic' | 'fading';
   rate: number;
   target: number; // where doubling ends
   congested: number; // W: the rate at the last congestion
@@ -125,7 +125,10 @@ export interface Pace {
   grownMs: number; // time since the congestion in which work waited
   decreasedMs: number; // requests started before do not count as congestion again
   decreases: number;
-  recent: { second: number; ok: number; fail: number }[];
+  taken: boolean; // a request sent since the decrease was taken
+  refusals: number; // times that nothing was, in a row
+  recent: { second: number; ok: number; fail: number; throttled: number }[];
+  fadesMs: number | null; // end of `fading`
 }
 
 /** Kept as JSON between steps. Null for an endpoint that never failed. */

@@ -20,7 +20,17 @@ import { copyState, freshState } from './health-state.ts';
 import { forget, isGated, rateOf, type Step, say, startOf } from './health-step.ts';
 import type { Fact, Gate, HealthState, HealthStep, Seen } from './health-types.ts';
 import { addFact, addSpread, prune, totals } from './health-window.ts';
-import { BETA_FAILED, BETA_THROTTLED, decreased, failing, grown, observed, startPace } from './pace.ts';
+import {
+  BETA_FAILED,
+  BETA_THROTTLED,
+  decreased,
+  faded,
+  failing,
+  grown,
+  observed,
+  refusedAgain,
+  startPace,
+} from './pace.ts';
 import { hashUnit } from './schedule.ts';
 
 export { parseHealthState } from './health-state.ts';
@@ -45,7 +55,7 @@ const BACKLOG_PAUSE_MS = 60_000;
 /** More than this waiting at the end of an operator's pause is let out at a growing rate, not at once. */
 const RESUME_PACED_ABOVE = 100;
 const PACED_STEP_MS = 1_000;
-/** What a quiet endpoint was sent says nothing of what it can take: the first 429 brings it down to this at most. */
+/** The first 429 brings an endpoint down to nearly this at the least; further ones find out. */
 const FIRST_THROTTLED_RATE = 2;
 
 /** Successes that no fact reported are the rest of the counter's difference, spread over the time since. */
@@ -89,19 +99,26 @@ function addToRows(step: Step, fact: Fact): void {
   }
 }
 
+/** What a quiet endpoint was sent says nothing of what it can take. */
+const firstRate = ({ s, seen }: Step): number => Math.max(FIRST_THROTTLED_RATE, rateOf(s, seen));
+
 /** 429, and 503 with Retry-After: pause, and go on at a lower rate. Once per flight. */
 function throttle(step: Step, fact: Fact): void {
   const { s, seen } = step;
   const asked = fact.pauseUntilMs !== null && fact.pauseUntilMs > fact.atMs;
   if (fact.throttled === 0 && !asked) return;
   if (s.pace !== null && startOf(fact) <= s.pace.decreasedMs) return;
-  const rate = s.pace?.rate ?? Math.max(FIRST_THROTTLED_RATE, rateOf(s, seen));
-  s.pace = decreased(s.pace, rate, BETA_THROTTLED, seen.nowMs);
+  const early = s.pace !== null && s.pace.decreases > 0 && !s.pace.taken;
+  const pace = early
+    ? refusedAgain(s.pace!, seen.nowMs)
+    : decreased(s.pace, s.pace?.rate ?? firstRate(step), BETA_THROTTLED, seen.nowMs);
+  s.pace = pace;
   s.keepPumpUntilMs = seen.nowMs + KEEP_PUMP_MS;
   step.resetTokens = true;
   if (!asked) {
     const typical = seen.latencyMs ?? 500;
-    const wait = Math.max(1_000, 2 * typical) * (1 + hashUnit(`${seen.endpoint}:429:${s.pace.decreases}`));
+    const jitter = 1 + hashUnit(`${seen.endpoint}:429:${pace.decreases}`);
+    const wait = Math.max(1_000, 2 * typical) * (1 + pace.refusals) * jitter;
     step.pauseUntilMs = Math.max(step.pauseUntilMs ?? 0, seen.nowMs + wait);
   }
   const pause = (step.pauseUntilMs ?? 0) - seen.nowMs;
@@ -112,7 +129,7 @@ function throttle(step: Step, fact: Fact): void {
 function drained(step: Step): void {
   const { s, seen } = step;
   if (isGated(s)) return;
-  s.pace = null;
+  if (s.pace !== null) s.pace = faded(s.pace, seen.nowMs);
   s.liveSinceMs = null;
   s.keepPumpUntilMs = null;
   if (s.health !== 'recovering') return;
@@ -162,6 +179,10 @@ function onEdit(step: Step, fact: Fact): void {
     case 'drained':
       drained(step);
       return;
+    case 'overloaded':
+      // More waits than the last rate lets out: it grows on from there.
+      if (s.pace?.phase === 'fading') s.pace = { ...s.pace, phase: 'percent', fadesMs: null };
+      return;
     default:
       return;
   }
@@ -204,9 +225,10 @@ function onFact(step: Step, fact: Fact): void {
   throttle(step, fact);
 }
 
-/** Growth since the last step, as far as work waited and nothing was paused. */
+/** Growth, or the end, since the last step, as far as work waited and nothing was paused. */
 function grow(step: Step): void {
   const { s, seen } = step;
+  if (s.pace?.phase === 'fading' && (s.pace.fadesMs ?? 0) <= seen.nowMs) s.pace = null;
   if (s.pace === null || seen.held === 0 || seen.operator !== 'active') return;
   const from = Math.max(s.steppedMs, Math.min(seen.pauseUntilMs ?? 0, seen.nowMs));
   s.pace = grown(s.pace, seen.nowMs - from, seen.sendRate);
@@ -256,7 +278,7 @@ function gateOf(step: Step): Gate {
   const needed =
     gated ||
     s.health === 'recovering' ||
-    s.pace !== null ||
+    (s.pace !== null && s.pace.phase !== 'fading') ||
     s.keepPumpUntilMs !== null ||
     paused ||
     seen.operator === 'paused';
@@ -280,7 +302,8 @@ function wakeOf(step: Step, clockMs: number | null): number | null {
   if (isGated(s)) times.push(gatedWakeMs(step));
   else {
     times.push(tripDueMs(step));
-    if (s.pace !== null && seen.held > 0)
+    if (s.pace?.phase === 'fading') times.push(s.pace.fadesMs);
+    else if (s.pace !== null && seen.held > 0)
       times.push(Math.max(seen.nowMs, step.pauseUntilMs ?? 0) + PACED_STEP_MS);
   }
   const known = times.filter((time) => time !== null);

@@ -25,8 +25,14 @@ const K_MS = 60_000;
 const LONGEST_GROWTH_MS = 5_000;
 /** Of what is really sent: the average of 30 s lags a growth of 1 %/s by 1.3. */
 const CEILING = 1.5;
+/** In times of the first pause. */
+const LONGEST_PAUSE = 9;
+const FADE_MS = 10_000;
 const RECENT_SECONDS = 3;
 const FAILED_SHARE = 0.05;
+/** Few results make a large share: W is at least this much of the rate. */
+const LEAST_TAKEN = 0.9;
+const TAKEN_WEIGHT = 0.7;
 
 /** After an outage. @param before rate before it. */
 export function startPace(before: number, nowMs: number): Pace {
@@ -39,24 +45,55 @@ export function startPace(before: number, nowMs: number): Pace {
     grownMs: 0,
     decreasedMs: nowMs,
     decreases: 0,
+    taken: false,
+    refusals: 0,
     recent: [],
+    fadesMs: null,
   };
 }
 
-/** A lower pace after a congestion. @param rate what was sent until now; becomes W. */
+/**
+ * A lower pace after a congestion. W is a little above what was taken of the rate at that moment. With the rate
+ * itself, which had overshot, each round overshoots again after half of K: 45 % longer drains at λ/C = 0.8 where this
+ * takes 38 %. With exactly what was taken there are fewer refusals, but the rate stays below the capacity for longer.
+ * @param rate what was sent until now.
+ */
 export function decreased(pace: Pace | null, rate: number, beta: number, nowMs: number): Pace {
+  const congested = Math.max(LEAST_RATE, rate * Math.max(LEAST_TAKEN, 1 - TAKEN_WEIGHT * refusedShare(pace)));
   return {
     phase: 'cubic',
-    rate: Math.max(LEAST_RATE, beta * rate),
+    rate: Math.max(LEAST_RATE, beta * congested),
     target: pace?.target ?? Math.max(LEAST_TARGET, rate),
-    congested: Math.max(LEAST_RATE, rate),
+    congested,
     beta,
     grownMs: 0,
     decreasedMs: nowMs,
     decreases: (pace?.decreases ?? 0) + 1,
+    taken: false,
+    refusals: 0,
     recent: [],
+    fadesMs: null,
   };
 }
+
+/**
+ * Refused again although nothing was taken since the last decrease: then not the rate is too high, but it is too early,
+ * as with a quota per minute that is used up. The rate stays, the next pause is longer.
+ */
+export const refusedAgain = (pace: Pace, nowMs: number): Pace => ({
+  ...pace,
+  decreasedMs: nowMs,
+  decreases: pace.decreases + 1,
+  refusals: Math.min(LONGEST_PAUSE, pace.refusals + 1),
+  recent: [],
+});
+
+/** The pump has emptied: the rate holds for a while yet, so that what became ready with that does not go out at once. */
+export const faded = (pace: Pace, nowMs: number): Pace => ({
+  ...pace,
+  phase: 'fading',
+  fadesMs: nowMs + FADE_MS,
+});
 
 /**
  * The pace after `elapsedMs` in which work waited.
@@ -65,6 +102,7 @@ export function decreased(pace: Pace | null, rate: number, beta: number, nowMs: 
 export function grown(pace: Pace, elapsedMs: number, sendRate: number): Pace {
   const ms = Math.min(Math.max(0, elapsedMs), LONGEST_GROWTH_MS);
   const next = { ...pace, grownMs: pace.grownMs + ms };
+  if (pace.phase === 'fading') return next;
   if (pace.phase === 'double') {
     next.rate = pace.rate * 2 ** (ms / DOUBLING_MS);
     if (next.rate >= pace.target) {
@@ -86,18 +124,33 @@ export function grown(pace: Pace, elapsedMs: number, sendRate: number): Pace {
 /** Adds a batch's results to the last seconds. Failures of requests sent before the last decrease do not count. */
 export function observed(pace: Pace, fact: Fact): Pace {
   const second = Math.floor(fact.atMs / 1000);
-  const fail = startOf(fact) > pace.decreasedMs ? fact.fail : 0;
+  const fresh = startOf(fact) > pace.decreasedMs;
+  const fail = fresh ? fact.fail : 0;
+  const throttled = fresh ? fact.throttled : 0;
   const recent = pace.recent.filter((entry) => entry.second > second - RECENT_SECONDS);
-  const same = recent.findIndex((entry) => entry.second === second);
-  if (same < 0) return { ...pace, recent: [...recent, { second, ok: fact.ok, fail }] };
-  const entry = recent[same]!;
-  recent[same] = { second, ok: entry.ok + fact.ok, fail: entry.fail + fail };
-  return { ...pace, recent };
+  const same = recent.findIndex((other) => other.second === second);
+  const entry = recent[same] ?? { second, ok: 0, fail: 0, throttled: 0 };
+  const sum = {
+    second,
+    ok: entry.ok + fact.ok,
+    fail: entry.fail + fail,
+    throttled: entry.throttled + throttled,
+  };
+  const taken = pace.taken || (fact.ok > 0 && (fact.okStartedMs ?? fact.atMs) > pace.decreasedMs);
+  return { ...pace, taken, recent: [...recent.filter((other) => other.second !== second), sum] };
 }
+
+const total = (pace: Pace, key: 'ok' | 'fail' | 'throttled'): number =>
+  pace.recent.reduce((sum, entry) => sum + entry[key], 0);
 
 /** More than 5 % of the last three seconds failed. */
 export function failing(pace: Pace): boolean {
-  const ok = pace.recent.reduce((sum, entry) => sum + entry.ok, 0);
-  const fail = pace.recent.reduce((sum, entry) => sum + entry.fail, 0);
-  return fail > FAILED_SHARE * (ok + fail);
+  const fail = total(pace, 'fail');
+  return fail > FAILED_SHARE * (total(pace, 'ok') + fail);
+}
+
+function refusedShare(pace: Pace | null): number {
+  if (pace === null) return 0;
+  const refused = total(pace, 'fail') + total(pace, 'throttled');
+  return refused === 0 ? 0 : refused / (total(pace, 'ok') + refused);
 }

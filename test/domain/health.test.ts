@@ -133,7 +133,9 @@ describe('the breaker', () => {
     subject.probe({ ok: 1 });
     const step = subject.step(60, [{ edit: 'drained' }], { mode: 'shared', held: 0 });
     expect(step.state.health).toBe('closed');
-    expect(step.gate).toMatchObject({ mode: 'shared', rate: null, probeAtMs: null, liveSinceMs: null });
+    expect(step.gate).toMatchObject({ mode: 'shared', rate: 5, probeAtMs: null, liveSinceMs: null });
+    expect(step.wakeAtMs).toBe(T0 + 70_000);
+    expect(subject.step(70).gate).toMatchObject({ mode: 'shared', rate: null });
     expect(subject.edges).toEqual(['failing', 'opened', 'closed', 'recovered']);
   });
 

@@ -95,13 +95,7 @@ async function live(id: string, attemptDelivery: Activities['attemptDelivery']):
   const never = (): never => {
     throw new Error('nobody asked for this');
   };
-  const activities: Activities = {
-    attemptDelivery,
-    attemptDispatch: never,
-    resendDelivery: never,
-    cancelDelivery: never,
-    disownDelivery: never,
-  };
+  const activities: Partial<Activities> = { attemptDelivery, resendDelivery: never, cancelDelivery: never };
   const { nativeConnection: connection, client, namespace } = environment;
   const first = await Worker.create({
     connection,
