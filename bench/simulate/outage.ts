@@ -19,10 +19,12 @@ export interface Measured {
   readonly idealSeconds: number; // B / (C − λ)
   /** Until all of the backlog was delivered, from the receiver's return; null: not within the horizon. */
   readonly drainSeconds: number | null;
+  readonly drain999Seconds: number | null; // until all but a thousandth
   readonly probeSeconds: number; // the cooldown in force when the receiver came back
   readonly closeSeconds: number | null; // until the breaker closed
   readonly peak: number; // most requests in a second after the return
   readonly mean: number; // requests per second from the close to the end of the drain
+  readonly burst: number; // a second's requests as a multiple of the mean of the 10 s before or after
   readonly liveP95Seconds: number; // of events created after the return
   readonly wasted: number; // failed requests after the return
   readonly attempts: number; // requests in all
@@ -49,6 +51,25 @@ function percentile(histogram: Uint32Array, share: number): number {
   return 0;
 }
 
+/** Below so many requests per second chance alone makes bursts. */
+const BURST_LEAST = 10;
+
+const meanOf = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+
+/** A step up or down is none: the second is compared with the busier one of the ten before and the ten after. */
+function burstOf(seconds: readonly number[]): number {
+  let most = 0;
+  for (let i = 0; i < seconds.length; i++) {
+    const mean = Math.max(
+      meanOf(seconds.slice(Math.max(0, i - 10), i)),
+      meanOf(seconds.slice(i + 1, i + 11)),
+    );
+    if (mean >= BURST_LEAST) most = Math.max(most, seconds[i]! / mean);
+  }
+  return most;
+}
+
 export function simulateOutage(plan: OutagePlan): Measured {
   const backMs = HEALTHY_MS + plan.outageMs;
   const endMs = backMs + plan.horizonMs;
@@ -65,6 +86,7 @@ export function simulateOutage(plan: OutagePlan): Measured {
   let [attempts, delivered, trips, probeMs, backlog, left] = [0, 0, 0, 0, 0, Number.POSITIVE_INFINITY];
   let closedMs: number | null = null;
   let drainedMs: number | null = null;
+  let nearlyMs: number | null = null;
   let [sentBack, deliveredBack] = [0, 0];
   const scenario = {
     policy: plan.policy,
@@ -87,7 +109,10 @@ export function simulateOutage(plan: OutagePlan): Measured {
       if (now >= backMs) deliveredBack++;
       if (created >= backMs && (drainedMs === null || created <= drainedMs))
         delays[Math.min(delays.length - 1, (now - created) / TICK_MS)]!++;
-      if (created < backMs && --left === 0) drainedMs = now;
+      if (created >= backMs) return;
+      left--;
+      if (left <= backlog / 1000) nearlyMs ??= now;
+      if (left === 0) drainedMs = now;
     },
     edge(kind, now) {
       if (kind === 'closed' && now >= backMs) closedMs ??= now;
@@ -114,10 +139,12 @@ export function simulateOutage(plan: OutagePlan): Measured {
     backlog,
     idealSeconds: backlog / (CAPACITY - scenario.offered),
     drainSeconds: drainedMs === null ? null : (drainedMs - backMs) / 1000,
+    drain999Seconds: nearlyMs === null ? null : (nearlyMs - backMs) / 1000,
     probeSeconds: probeMs / 1000,
     closeSeconds: closedMs === null ? null : (closedMs - backMs) / 1000,
     peak: seconds.reduce((most, count) => Math.max(most, count), 0),
     mean: paced.reduce((sum, count) => sum + count, 0) / Math.max(1, paced.length),
+    burst: burstOf(paced),
     liveP95Seconds: percentile(delays, 0.95),
     wasted: sentBack - deliveredBack,
     attempts,

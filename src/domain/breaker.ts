@@ -1,6 +1,6 @@
 /**
  * The breaker: when it trips, how long it stays open, what a probe's answer does. Called by health.ts, with the step
- * under way. Rules and numbers: design of endpoint health, docs/adr.
+ * under way. Why these numbers: docs/simulation.md.
  */
 import { forget, isGated, rateOf, type Step, say, startOf } from './health-step.ts';
 import type { Fact, HealthState } from './health-types.ts';

@@ -88,6 +88,8 @@ const PACE = {
   grownMs: 0,
   decreasedMs: 0,
   decreases: 0,
+  taken: false,
+  refusals: 0,
   recent: [],
   fadesMs: null,
 };

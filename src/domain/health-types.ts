@@ -125,6 +125,8 @@ export interface Pace {
   grownMs: number; // time since the congestion in which work waited
   decreasedMs: number; // requests started before do not count as congestion again
   decreases: number;
+  taken: boolean; // a request sent since the decrease was taken
+  refusals: number; // times that nothing was, in a row
   recent: { second: number; ok: number; fail: number; throttled: number }[];
   fadesMs: number | null; // end of `fading`
 }

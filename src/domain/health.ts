@@ -28,6 +28,7 @@ import {
   failing,
   grown,
   observed,
+  refusedAgain,
   startPace,
 } from './pace.ts';
 import { hashUnit } from './schedule.ts';
@@ -102,13 +103,17 @@ function throttle(step: Step, fact: Fact): void {
   const asked = fact.pauseUntilMs !== null && fact.pauseUntilMs > fact.atMs;
   if (fact.throttled === 0 && !asked) return;
   if (s.pace !== null && startOf(fact) <= s.pace.decreasedMs) return;
-  const rate = s.pace?.rate ?? rateOf(s, seen);
-  s.pace = decreased(s.pace, rate, BETA_THROTTLED, seen.nowMs);
+  const early = s.pace !== null && s.pace.decreases > 0 && !s.pace.taken;
+  const pace = early
+    ? refusedAgain(s.pace!, seen.nowMs)
+    : decreased(s.pace, s.pace?.rate ?? rateOf(s, seen), BETA_THROTTLED, seen.nowMs);
+  s.pace = pace;
   s.keepPumpUntilMs = seen.nowMs + KEEP_PUMP_MS;
   step.resetTokens = true;
   if (!asked) {
     const typical = seen.latencyMs ?? 500;
-    const wait = Math.max(1_000, 2 * typical) * (1 + hashUnit(`${seen.endpoint}:429:${s.pace.decreases}`));
+    const jitter = 1 + hashUnit(`${seen.endpoint}:429:${pace.decreases}`);
+    const wait = Math.max(1_000, 2 * typical) * (1 + pace.refusals) * jitter;
     step.pauseUntilMs = Math.max(step.pauseUntilMs ?? 0, seen.nowMs + wait);
   }
   const pause = (step.pauseUntilMs ?? 0) - seen.nowMs;

@@ -25,6 +25,8 @@ const K_MS = 60_000;
 const LONGEST_GROWTH_MS = 5_000;
 /** Of what is really sent: the average of 30 s lags a growth of 1 %/s by 1.3. */
 const CEILING = 1.5;
+/** In times of the first pause. */
+const LONGEST_PAUSE = 9;
 const FADE_MS = 10_000;
 const RECENT_SECONDS = 3;
 const FAILED_SHARE = 0.05;
@@ -43,6 +45,8 @@ export function startPace(before: number, nowMs: number): Pace {
     grownMs: 0,
     decreasedMs: nowMs,
     decreases: 0,
+    taken: false,
+    refusals: 0,
     recent: [],
     fadesMs: null,
   };
@@ -65,10 +69,24 @@ export function decreased(pace: Pace | null, rate: number, beta: number, nowMs: 
     grownMs: 0,
     decreasedMs: nowMs,
     decreases: (pace?.decreases ?? 0) + 1,
+    taken: false,
+    refusals: 0,
     recent: [],
     fadesMs: null,
   };
 }
+
+/**
+ * Refused again although nothing was taken since the last decrease: then not the rate is too high, but it is too early,
+ * as with a quota per minute that is used up. The rate stays, the next pause is longer.
+ */
+export const refusedAgain = (pace: Pace, nowMs: number): Pace => ({
+  ...pace,
+  decreasedMs: nowMs,
+  decreases: pace.decreases + 1,
+  refusals: Math.min(LONGEST_PAUSE, pace.refusals + 1),
+  recent: [],
+});
 
 /** The pump has emptied: the rate holds for a while yet, so that what became ready with that does not go out at once. */
 export const faded = (pace: Pace, nowMs: number): Pace => ({
@@ -118,7 +136,8 @@ export function observed(pace: Pace, fact: Fact): Pace {
     fail: entry.fail + fail,
     throttled: entry.throttled + throttled,
   };
-  return { ...pace, recent: [...recent.filter((other) => other.second !== second), sum] };
+  const taken = pace.taken || (fact.ok > 0 && (fact.okStartedMs ?? fact.atMs) > pace.decreasedMs);
+  return { ...pace, taken, recent: [...recent.filter((other) => other.second !== second), sum] };
 }
 
 const total = (pace: Pace, key: 'ok' | 'fail' | 'throttled'): number =>

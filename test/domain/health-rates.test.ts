@@ -98,7 +98,26 @@ describe('429', () => {
     const subject = new Subject({ sendRate: 100, lastSuccessAtMs: T0 - 10, oks: 1_000 });
     const first = subject.step(0, [{ throttled: 1, ok: 1 }]).gate.rate!;
     expect(subject.step(0.2, [{ throttled: 4, startedMs: at(0) - 10 }]).gate.rate).toBe(first);
+    subject.step(8, [{ ok: 1, okStartedMs: at(7) }]);
     expect(subject.step(9, [{ throttled: 1, startedMs: at(8) }]).gate.rate).toBeLessThan(first);
+  });
+
+  it('waits longer, at the same rate, when refused again before anything was taken', () => {
+    const subject = new Subject({ sendRate: 100, lastSuccessAtMs: T0 - 10, oks: 1_000 });
+    const rate = subject.step(0, [{ throttled: 1, ok: 1 }]).gate.rate!;
+    let from = 0;
+    const pauses: number[] = [];
+    for (let i = 0; i < 8; i++) {
+      const pause = (subject.last!.gate.pauseUntilMs! - T0) / 1000 - from;
+      pauses.push(pause);
+      from += pause + 0.1;
+      expect(
+        subject.step(from, [{ throttled: 1, startedMs: at(from) - 50 }]).gate.rate,
+      ).toBeGreaterThanOrEqual(rate);
+    }
+    expect(pauses.at(-1)).toBeGreaterThan(8);
+    expect(pauses.at(-1)).toBeLessThan(16);
+    expect(subject.state?.health).toBe('closed');
   });
 
   it('is forgotten some seconds after the pump has emptied', () => {
