@@ -24,7 +24,7 @@ export interface Measured {
   readonly closeSeconds: number | null; // until the breaker closed
   readonly peak: number; // most requests in a second after the return
   readonly mean: number; // requests per second from the close to the end of the drain
-  readonly burst: number; // most requests in a second as a multiple of the mean of the 21 s around it
+  readonly burst: number; // a second's requests as a multiple of the mean of the 10 s before or after
   readonly liveP95Seconds: number; // of events created after the return
   readonly wasted: number; // failed requests after the return
   readonly attempts: number; // requests in all
@@ -54,11 +54,17 @@ function percentile(histogram: Uint32Array, share: number): number {
 /** Below so many requests per second chance alone makes bursts. */
 const BURST_LEAST = 10;
 
+const meanOf = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+
+/** A step up or down is none: the second is compared with the busier one of the ten before and the ten after. */
 function burstOf(seconds: readonly number[]): number {
   let most = 0;
   for (let i = 0; i < seconds.length; i++) {
-    const around = seconds.slice(Math.max(0, i - 10), i + 11);
-    const mean = around.reduce((sum, count) => sum + count, 0) / around.length;
+    const mean = Math.max(
+      meanOf(seconds.slice(Math.max(0, i - 10), i)),
+      meanOf(seconds.slice(i + 1, i + 11)),
+    );
     if (mean >= BURST_LEAST) most = Math.max(most, seconds[i]! / mean);
   }
   return most;
