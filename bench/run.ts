@@ -96,7 +96,6 @@ async function runOnce(postgres: Postgres, scenario: Scenario): Promise<Outcome 
   const bench = await openBench({
     postgres,
     scale,
-    say: (text) => console.error(text),
     ...(profileTo === undefined ? {} : { profileTo }),
   });
   try {

@@ -25,7 +25,6 @@ export interface BenchOptions {
   scale: number;
   /** Folder for CPU profiles of Posthaste. */
   profileTo?: string;
-  say: (text: string) => void;
 }
 
 export type Bench = Awaited<ReturnType<typeof openBench>>;
@@ -69,7 +68,6 @@ export async function openBench(options: BenchOptions) {
       temporal,
       receiver: {
         port,
-        pid: receiver.pid,
         url: (group: string, endpoint: number | string) => `http://127.0.0.1:${port}/${group}/${endpoint}`,
         set: (groups: Record<string, Behaviour>) => receiver.call<void>('set', groups),
         listen: (listening: Listening) => receiver.call<number>('listen', listening),
@@ -89,7 +87,6 @@ export async function openBench(options: BenchOptions) {
           }));
         },
       },
-      say: options.say,
       /** A count of the full size, made smaller by --scale, never below `least`. */
       count: (full: number, least = 100): number => Math.max(least, Math.round(full * options.scale)),
       /** A duration of the full size in seconds, made shorter by --scale. */
