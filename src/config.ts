@@ -49,6 +49,20 @@ const wholeNumber = (min: number, max: number) =>
 const urlOf = (...protocols: string[]) =>
   z.string().refine((text) => protocols.includes(URL.parse(text)?.protocol ?? ''));
 
+/** `address` or `Name <address>`, on one line and without what would need quoting. */
+const MAILBOX =
+  /^(?:[A-Za-z0-9][A-Za-z0-9 ._-]{0,63} <[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,253}>|[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,253})$/;
+
+function parseSelfCheck(text: string): readonly string[] {
+  const items = text.split(',').map((item) => item.trim());
+  for (const item of items) {
+    if (URL.parse(item)?.protocol !== 'https:')
+      throw new Error(`${JSON.stringify(item)} is not an https URL`);
+  }
+  if (items.length > 10) throw new Error(`${items.length} are too many`);
+  return items;
+}
+
 const postgresUrl = urlOf('postgres:', 'postgresql:');
 
 export const variables = z.object({
@@ -173,6 +187,41 @@ export const variables = z.object({
         secret: true,
       }),
     ),
+  SMTP_URL: urlOf('smtp:', 'smtps:')
+    .optional()
+    .meta(
+      meta({
+        description:
+          'Mail server for news of failing and disabled endpoints. `smtp://` uses STARTTLS when the server offers it, `smtps://` TLS from the start.',
+        expected: 'a URL such as smtp://user:password@mail.example.net:587',
+        example: 'smtp://user:password@mail.example.net:587',
+        unset: 'no mail is sent; operational events tell the same',
+        secret: true,
+      }),
+    ),
+  MAIL_FROM: z
+    .string()
+    .regex(MAILBOX)
+    .optional()
+    .meta(
+      meta({
+        description: 'Sender of that mail. Required with `SMTP_URL`.',
+        expected: 'an address such as hooks@example.net, or Webhooks <hooks@example.net>',
+        example: 'Webhooks <hooks@example.net>',
+        unset: '`SMTP_URL` must be unset, too',
+      }),
+    ),
+  POSTHASTE_SELF_CHECK: parsedBy(parseSelfCheck)
+    .default([])
+    .meta(
+      meta({
+        description:
+          'Targets, `https://host[:port]`, comma-separated, that are reachable whenever our own network works. Tried, beside endpoints that lately succeeded, when many independent endpoints fail at once: while none can be reached, breakers do not trip. Connected to, never sent anything.',
+        expected: 'https URLs such as https://example.com, comma-separated, 10 at most',
+        example: 'https://www.google.com,https://1.1.1.1',
+        unset: 'endpoints that lately succeeded are the only targets',
+      }),
+    ),
   LOG_LEVEL: z
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
     .default('info')
@@ -222,6 +271,10 @@ export interface Config {
   maxEventBytes: number;
   egressAllow: EgressAllow;
   egressProxy: string | undefined;
+  smtpUrl: string | undefined;
+  /** Set whenever smtpUrl is. */
+  mailFrom: string | undefined;
+  selfCheck: readonly string[];
   logLevel: string;
 }
 
@@ -265,6 +318,8 @@ export function loadConfig(env: Env, role: Role): Loaded<StartConfig | Config> {
     if (requiredBy?.includes(role) && given[name] === undefined)
       problems.push({ name, expected, got: 'nothing' });
   }
+  if (given.SMTP_URL !== undefined && given.MAIL_FROM === undefined)
+    problems.push({ name: 'MAIL_FROM', expected: variableMeta('MAIL_FROM').expected, got: 'nothing' });
   const temporal = loadTemporal(given);
   if ('expected' in temporal) problems.push(temporal);
   if (!parsed.success || 'expected' in temporal || problems.length > 0) {
@@ -284,6 +339,9 @@ export function loadConfig(env: Env, role: Role): Loaded<StartConfig | Config> {
     maxEventBytes: values.POSTHASTE_MAX_EVENT_BYTES,
     egressAllow: values.EGRESS_ALLOW,
     egressProxy: values.EGRESS_PROXY,
+    smtpUrl: values.SMTP_URL,
+    mailFrom: values.MAIL_FROM,
+    selfCheck: values.POSTHASTE_SELF_CHECK,
     logLevel: values.LOG_LEVEL,
   };
   return {

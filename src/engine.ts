@@ -14,10 +14,12 @@ import { type Hint, listen } from './db/notify.ts';
 import type { Pool } from './db/pool.ts';
 import { countLiving } from './db/scan.ts';
 import { createEgress } from './egress/post.ts';
+import { createMail } from './mail.ts';
 import type { Metrics } from './metrics.ts';
 import type { Closer, Engine, ProcessOptions } from './process.ts';
 import { createHealth, type Health } from './relay/health.ts';
 import { SHARD_COUNT } from './relay/leases.ts';
+import { startNotices } from './relay/notices.ts';
 import { createRelay, type Relay } from './relay/relay.ts';
 import { createScanner, type Scanner } from './relay/scanner.ts';
 import { startUpkeep } from './relay/upkeep.ts';
@@ -202,6 +204,14 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     starter,
     relay,
   });
+  if (config.smtpUrl !== undefined) {
+    const mail = createMail(config.smtpUrl, config.mailFrom!);
+    const notices = startNotices({ db, leases: relay.leases, log, send: mail.send });
+    parts.closers.push(async () => {
+      await notices.stop();
+      mail.close();
+    });
+  }
   const hints = listen(config.databaseDirectUrl, (hint) => take(hint, { relay, scanner, health, starter }));
   parts.closers.push(
     () => hints.close(),

@@ -152,7 +152,9 @@ export function decide(row: DueHealth, frozen: boolean): AppliedHealth {
     reset_fails: gate.resetFailsInRow,
     reset_tokens: gate.resetTokens,
     disable: next.disable,
-    edges: next.edges,
+    edges: next.edges.map((edge) =>
+      edge.kind === 'disabled' ? { ...edge, disabledReason: next.disable } : edge,
+    ),
   };
 }
 
