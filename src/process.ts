@@ -79,6 +79,7 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
         log,
         metricsText: () => metrics.text(),
         poke: () => hint('events'),
+        scan: () => hint('work'),
         tellHealth: () => hint('health'),
         wake: async (delivery) => {
           hint('work');

@@ -2,7 +2,7 @@
 import type { LoadedDelivery } from '../db/load.ts';
 import type { AttemptRecord } from '../db/verbs.ts';
 import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
-import { decide } from '../domain/decide.ts';
+import { type Decision, decide } from '../domain/decide.ts';
 import { parseRetryAfter } from '../domain/retry-after.ts';
 import { DEFAULT_POLICY } from '../domain/retry-policy.ts';
 import type { PostResult } from '../egress/post.ts';
@@ -27,7 +27,7 @@ const PAUSING = new Set([429, 503]);
 /** What an attempt says of its endpoint. Whoever tries an endpoint out must not break its circuit. */
 function healthOf(outcomeClass: OutcomeClass, test: boolean): AttemptRecord['health'] {
   if (outcomeClass === 'ok') return 'ok';
-  if (test) return 'neutral';
+  if (test) return 'none';
   if (outcomeClass === 'http_429') return 'throttled';
   if (outcomeClass === 'http_4xx' || outcomeClass === 'http_3xx') return 'configuration';
   return OUTCOME_CLASSES[outcomeClass].countsForBreaker ? 'failure' : 'neutral';
@@ -37,7 +37,7 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
   const { row, endpoint, claimed, result, nowMs } = facts;
   const outcomeClass: OutcomeClass = result?.class ?? 'local';
   const retryAfterSeconds = result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs);
-  const decision = decide({
+  const decided = decide({
     delivery: row.delivery,
     n: claimed.n!,
     step: row.step,
@@ -49,6 +49,12 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     resumeAtMs: row.resume_at?.getTime() ?? null,
     policy: endpoint?.policy ?? DEFAULT_POLICY,
   });
+  const test = row.kind === 'test';
+  // A test is tried once.
+  const decision: Decision =
+    test && decided.outcome === 'retrying'
+      ? { outcome: 'dead', reason: 'max_attempts', step: decided.step, burned: decided.burned }
+      : decided;
   const startedAtMs = nowMs - (result?.durationMs ?? 0);
   const record: AttemptRecord = {
     id: newId('att', startedAtMs),
@@ -84,11 +90,11 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     rule: null,
     own_due_at: null,
     retry_after_s: null,
-    health: healthOf(outcomeClass, row.kind === 'test'),
+    health: healthOf(outcomeClass, test),
     epoch: claimed.epoch,
     revision: endpoint?.row.revision ?? 0,
     pause_until:
-      retryAfterSeconds === null || !PAUSING.has(result?.status ?? 0)
+      test || retryAfterSeconds === null || !PAUSING.has(result?.status ?? 0)
         ? null
         : new Date(nowMs + retryAfterSeconds * 1_000).toISOString(),
   };

@@ -12,6 +12,7 @@ import {
   attemptView,
   Delivery,
   deliveryView,
+  KINDS,
   lowestId,
   Operated,
   operatedView,
@@ -53,6 +54,7 @@ export const deliverySpecs = {
         .optional()
         .openapi({ type: 'integer', description: 'Of the last attempt' }),
       class: z.enum(CLASSES).optional().openapi({ description: 'Of the last attempt' }),
+      kind: z.enum(KINDS).optional().openapi({ description: 'Default: all but `test`' }),
       since: time.optional(),
       until: time.optional(),
     }),
@@ -134,6 +136,7 @@ export function deliveryRoutes(deps: ApiDeps): BoundRoute[] {
         state: asked.state ?? null,
         status: asked.status ?? null,
         class: asked.class ?? null,
+        kind: asked.kind ?? null,
         since: asked.since ?? null,
         until: asked.until ?? null,
         sinceId: asked.since === undefined ? null : lowestId(asked.since),
@@ -178,7 +181,11 @@ export function deliveryRoutes(deps: ApiDeps): BoundRoute[] {
 }
 
 /** The body every attempt of the delivery sends; null when the event is no longer kept. */
-async function sentBytes(deps: ApiDeps, tenant: string, delivery: DeliveryRow): Promise<Buffer | null> {
+export async function sentBytes(
+  deps: ApiDeps,
+  tenant: string,
+  delivery: DeliveryRow,
+): Promise<Buffer | null> {
   const event = await getEvent(deps.db, tenant, delivery.event, delivery.event_at);
   if (event === null) return null;
   return buildBody(

@@ -165,6 +165,7 @@ function factOf(fact: Record<string, unknown>, revision: number): Fact {
     epoch: number('epoch'),
     startedMs: number('startedMs'),
     ...(typeof fact.okStartedMs === 'number' ? { okStartedMs: fact.okStartedMs } : {}),
+    ...(fact.testOk === true ? { testOk: true } : {}),
     ok: number('ok'),
     fail: number('fail'),
     timeouts: number('timeouts'),
