@@ -23,6 +23,7 @@ import { startNotices } from './relay/notices.ts';
 import { createRelay, type Relay } from './relay/relay.ts';
 import { createScanner, type Scanner } from './relay/scanner.ts';
 import { startUpkeep } from './relay/upkeep.ts';
+import { createUs } from './relay/us.ts';
 import { connectTemporal } from './temporal/connection.ts';
 import { createStarter, type Starter } from './temporal/starter.ts';
 import { startWorkers, type WorkerSet } from './temporal/worker.ts';
@@ -183,6 +184,8 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     endpointRoom: () => LIVING_ENDPOINTS - endpoints.count(),
     onReaped: () => parts.metrics.attempts.inc({ class: 'worker_lost' }),
   });
+  // Of its own: a relay may run apart from the workers. It only ever connects.
+  const egress = createEgress({ allow: config.egressAllow, proxy: config.egressProxy });
   const health = createHealth({
     db,
     leases: relay.leases,
@@ -191,7 +194,15 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     endWorkOf: async (disabled) => {
       for (const endpoint of disabled) while ((await scanSoon(db, endpoint, SCAN_BATCH)) === SCAN_BATCH);
     },
-    isItUs: async () => false,
+    onEdge: (kind) => parts.metrics.edges.inc({ edge: kind }),
+    isItUs: createUs({
+      db,
+      log,
+      shards: () => relay.leases.held().map((lease) => lease.shard),
+      check: egress.check,
+      targets: config.selfCheck,
+      onChange: (frozen) => parts.metrics.sendingFrozen.set(frozen ? 1 : 0),
+    }),
   });
   const upkeep = startUpkeep({
     db,
@@ -214,6 +225,7 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
   }
   const hints = listen(config.databaseDirectUrl, (hint) => take(hint, { relay, scanner, health, starter }));
   parts.closers.push(
+    () => egress.close(),
     () => hints.close(),
     () => upkeep.stop(),
   );

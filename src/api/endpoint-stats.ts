@@ -20,12 +20,9 @@ const Stats = z
       description: `false: the range has more than ${STATS_LIMIT} attempts; the newest are counted and \`since\` says how far they reach`,
     }),
     by_class: z.record(z.string(), z.int()),
-    success_rate: z
-      .number()
-      .nullable()
-      .openapi({
-        description: '0 to 1, of the attempts that reached for the endpoint; null: there were none',
-      }),
+    success_rate: z.number().nullable().openapi({
+      description: '0 to 1, of the attempts that reached for the endpoint; null: there were none',
+    }),
     duration_ms: z.object({ p50: z.number().nullable(), p95: z.number().nullable() }),
     last_success_at: timestamp.nullable(),
     seconds_since_success: z.number().nullable(),
@@ -52,13 +49,11 @@ export const statsSpecs = {
     id: 'getEndpointStats',
     summary: 'Show how an endpoint has done of late',
     query: z.strictObject({
-      since: time
-        .optional()
-        .openapi({
-          type: 'string',
-          format: 'date-time',
-          description: 'At most 7 days ago; default: 24 hours ago',
-        }),
+      since: time.optional().openapi({
+        type: 'string',
+        format: 'date-time',
+        description: 'At most 7 days ago; default: 24 hours ago',
+      }),
     }),
     status: 200,
     answer: 'Figures of the range',

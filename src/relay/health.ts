@@ -5,7 +5,15 @@
  */
 import { type AppliedHealth, applyHealth, type DueHealth, healthDue } from '../db/health.ts';
 import { isUnreachable, type Pool } from '../db/pool.ts';
-import { type Fact, type Gate, parseHealthState, reduceHealth, type Seen } from '../domain/health.ts';
+import {
+  type Edge,
+  type EdgeKind,
+  type Fact,
+  type Gate,
+  parseHealthState,
+  reduceHealth,
+  type Seen,
+} from '../domain/health.ts';
 import type { Log } from '../log.ts';
 import type { Leases } from './leases.ts';
 
@@ -17,6 +25,8 @@ export interface HealthOptions {
   scan: () => void;
   /** Endpoints were disabled: their deliveries end. */
   endWorkOf: (endpoints: readonly string[]) => Promise<void>;
+  /** An edge was written. */
+  onEdge: (kind: EdgeKind) => void;
   /** True while what fails is us: trips wait. */
   isItUs: (failing: readonly DueHealth[]) => Promise<boolean>;
 }
@@ -52,13 +62,19 @@ export function createHealth(options: HealthOptions): Health {
     const shards = leases.held().map((lease) => lease.shard);
     if (shards.length === 0 || !leases.valid()) return false;
     const due = await healthDue(db, shards, LIMIT);
+    const frozen = await options.isItUs(due); // also without news: a freeze ends when it is quiet
     if (due.length === 0) return false;
-    const frozen = await options.isItUs(due);
     const steps = due.map((row) => decide(row, frozen));
     const stood = await applyHealth(db, steps);
     const disabled = stood.filter((row) => row.disabled).map((row) => row.endpoint);
-    for (const { endpoint, edges, health } of steps)
-      for (const edge of edges) log.info({ endpoint, health, ...(edge as object) }, 'endpoint health');
+    const written = new Set(stood.map((row) => row.endpoint));
+    for (const { endpoint, edges, health } of steps) {
+      if (!written.has(endpoint)) continue; // decided again in the next step
+      for (const edge of edges) {
+        log.info({ endpoint, health, ...(edge as Edge) }, 'endpoint health');
+        options.onEdge((edge as Edge).kind);
+      }
+    }
     if (disabled.length > 0) await options.endWorkOf(disabled);
     options.scan();
     return due[0]!.more || stood.length < due.length;
