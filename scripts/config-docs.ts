@@ -5,7 +5,23 @@
 import { writeFileSync } from 'node:fs';
 import { argv } from 'node:process';
 import { fileURLToPath } from 'node:url';
-import { TEMPORAL_VARIABLES, type VariableName, variableMeta, variables } from '../src/config.ts';
+import { type VariableName, variableMeta, variables } from '../src/config.ts';
+
+/** Read by the Temporal SDK's own loader, so that one environment serves Posthaste, the CLI and other SDKs. */
+const TEMPORAL_VARIABLES = {
+  TEMPORAL_ADDRESS:
+    '`host:port` of the Temporal frontend. Unset: `npm start` brings a dev server; other roles use `localhost:7233`.',
+  TEMPORAL_NAMESPACE: 'Namespace of every workflow. Default: `default`.',
+  TEMPORAL_API_KEY: 'API key; turns TLS on. Never printed.',
+  TEMPORAL_TLS: '`true` or `false`, when it does not follow from the others.',
+  TEMPORAL_TLS_CLIENT_CERT_PATH: 'Client certificate (also `…_DATA` with the PEM itself).',
+  TEMPORAL_TLS_CLIENT_KEY_PATH: 'Its key (also `…_DATA`).',
+  TEMPORAL_TLS_SERVER_CA_CERT_PATH: 'Authority of the server’s certificate (also `…_DATA`).',
+  TEMPORAL_TLS_SERVER_NAME: 'Name in the server’s certificate, when it is not that of the address.',
+  TEMPORAL_CONFIG_FILE:
+    'TOML file with the same settings, shared with the Temporal CLI. Read only when this or `TEMPORAL_PROFILE` is set.',
+  TEMPORAL_PROFILE: 'Profile of that file.',
+} as const;
 
 const names = Object.keys(variables.shape) as VariableName[];
 

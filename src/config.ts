@@ -49,6 +49,20 @@ const wholeNumber = (min: number, max: number) =>
 const urlOf = (...protocols: string[]) =>
   z.string().refine((text) => protocols.includes(URL.parse(text)?.protocol ?? ''));
 
+/** `address` or `Name <address>`, on one line and without what would need quoting. */
+const MAILBOX =
+  /^(?:[A-Za-z0-9][A-Za-z0-9 ._-]{0,63} <[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,253}>|[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,253})$/;
+
+function parseSelfCheck(text: string): readonly string[] {
+  const items = text.split(',').map((item) => item.trim());
+  for (const item of items) {
+    if (URL.parse(item)?.protocol !== 'https:')
+      throw new Error(`${JSON.stringify(item)} is not an https URL`);
+  }
+  if (items.length > 10) throw new Error(`${items.length} are too many`);
+  return items;
+}
+
 const postgresUrl = urlOf('postgres:', 'postgresql:');
 
 export const variables = z.object({
@@ -182,6 +196,41 @@ export const variables = z.object({
         secret: true,
       }),
     ),
+  SMTP_URL: urlOf('smtp:', 'smtps:')
+    .optional()
+    .meta(
+      meta({
+        description:
+          'Mail server for news of failing and disabled endpoints. `smtp://` uses STARTTLS when the server offers it, `smtps://` TLS from the start.',
+        expected: 'a URL such as smtp://user:password@mail.example.net:587',
+        example: 'smtp://user:password@mail.example.net:587',
+        unset: 'no mail is sent; operational events tell the same',
+        secret: true,
+      }),
+    ),
+  MAIL_FROM: z
+    .string()
+    .regex(MAILBOX)
+    .optional()
+    .meta(
+      meta({
+        description: 'Sender of that mail. Required with `SMTP_URL`.',
+        expected: 'an address such as hooks@example.net, or Webhooks <hooks@example.net>',
+        example: 'Webhooks <hooks@example.net>',
+        unset: '`SMTP_URL` must be unset, too',
+      }),
+    ),
+  POSTHASTE_SELF_CHECK: parsedBy(parseSelfCheck)
+    .default([])
+    .meta(
+      meta({
+        description:
+          'Targets, `https://host[:port]`, comma-separated, that are reachable whenever our own network works. Tried, beside endpoints that lately succeeded, when many independent endpoints fail at once: while none can be reached, breakers do not trip. Connected to, never sent anything.',
+        expected: 'https URLs such as https://example.com, comma-separated, 10 at most',
+        example: 'https://www.google.com,https://1.1.1.1',
+        unset: 'endpoints that lately succeeded are the only targets',
+      }),
+    ),
   LOG_LEVEL: z
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
     .default('info')
@@ -198,22 +247,6 @@ export type VariableName = keyof typeof variables.shape;
 export function variableMeta(name: VariableName): VariableMeta {
   return variables.shape[name].meta() as unknown as VariableMeta;
 }
-
-/** Read by the Temporal SDK's own loader, so that one environment serves Posthaste, the CLI and other SDKs. */
-export const TEMPORAL_VARIABLES = {
-  TEMPORAL_ADDRESS:
-    '`host:port` of the Temporal frontend. Unset: `npm start` brings a dev server; other roles use `localhost:7233`.',
-  TEMPORAL_NAMESPACE: 'Namespace of every workflow. Default: `default`.',
-  TEMPORAL_API_KEY: 'API key; turns TLS on. Never printed.',
-  TEMPORAL_TLS: '`true` or `false`, when it does not follow from the others.',
-  TEMPORAL_TLS_CLIENT_CERT_PATH: 'Client certificate (also `…_DATA` with the PEM itself).',
-  TEMPORAL_TLS_CLIENT_KEY_PATH: 'Its key (also `…_DATA`).',
-  TEMPORAL_TLS_SERVER_CA_CERT_PATH: 'Authority of the server’s certificate (also `…_DATA`).',
-  TEMPORAL_TLS_SERVER_NAME: 'Name in the server’s certificate, when it is not that of the address.',
-  TEMPORAL_CONFIG_FILE:
-    'TOML file with the same settings, shared with the Temporal CLI. Read only when this or `TEMPORAL_PROFILE` is set.',
-  TEMPORAL_PROFILE: 'Profile of that file.',
-} as const;
 
 export interface Config {
   port: number;
@@ -232,6 +265,10 @@ export interface Config {
   retentionDays: number;
   egressAllow: EgressAllow;
   egressProxy: string | undefined;
+  smtpUrl: string | undefined;
+  /** Set whenever smtpUrl is. */
+  mailFrom: string | undefined;
+  selfCheck: readonly string[];
   logLevel: string;
 }
 
@@ -275,6 +312,8 @@ export function loadConfig(env: Env, role: Role): Loaded<StartConfig | Config> {
     if (requiredBy?.includes(role) && given[name] === undefined)
       problems.push({ name, expected, got: 'nothing' });
   }
+  if (given.SMTP_URL !== undefined && given.MAIL_FROM === undefined)
+    problems.push({ name: 'MAIL_FROM', expected: variableMeta('MAIL_FROM').expected, got: 'nothing' });
   const temporal = loadTemporal(given);
   if ('expected' in temporal) problems.push(temporal);
   if (!parsed.success || 'expected' in temporal || problems.length > 0) {
@@ -295,6 +334,9 @@ export function loadConfig(env: Env, role: Role): Loaded<StartConfig | Config> {
     retentionDays: values.POSTHASTE_RETENTION_DAYS,
     egressAllow: values.EGRESS_ALLOW,
     egressProxy: values.EGRESS_PROXY,
+    smtpUrl: values.SMTP_URL,
+    mailFrom: values.MAIL_FROM,
+    selfCheck: values.POSTHASTE_SELF_CHECK,
     logLevel: values.LOG_LEVEL,
   };
   return {

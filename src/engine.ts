@@ -14,13 +14,16 @@ import { type Hint, listen } from './db/notify.ts';
 import type { Pool } from './db/pool.ts';
 import { countLiving } from './db/scan.ts';
 import { createEgress } from './egress/post.ts';
+import { createMail } from './mail.ts';
 import type { Metrics } from './metrics.ts';
 import type { Closer, Engine, ProcessOptions } from './process.ts';
 import { createHealth, type Health } from './relay/health.ts';
 import { SHARD_COUNT } from './relay/leases.ts';
+import { startNotices } from './relay/notices.ts';
 import { createRelay, type Relay } from './relay/relay.ts';
 import { createScanner, type Scanner } from './relay/scanner.ts';
 import { startUpkeep } from './relay/upkeep.ts';
+import { createUs } from './relay/us.ts';
 import { connectTemporal } from './temporal/connection.ts';
 import { createStarter, type Starter } from './temporal/starter.ts';
 import { startWorkers, type WorkerSet } from './temporal/worker.ts';
@@ -181,6 +184,8 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     endpointRoom: () => LIVING_ENDPOINTS - endpoints.count(),
     onReaped: () => parts.metrics.attempts.inc({ class: 'worker_lost' }),
   });
+  // Of its own: a relay may run apart from the workers. It only ever connects.
+  const egress = createEgress({ allow: config.egressAllow, proxy: config.egressProxy });
   const health = createHealth({
     db,
     leases: relay.leases,
@@ -189,7 +194,15 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     endWorkOf: async (disabled) => {
       for (const endpoint of disabled) while ((await scanSoon(db, endpoint, SCAN_BATCH)) === SCAN_BATCH);
     },
-    isItUs: async () => false,
+    onEdge: (kind) => parts.metrics.edges.inc({ edge: kind }),
+    isItUs: createUs({
+      db,
+      log,
+      shards: () => relay.leases.held().map((lease) => lease.shard),
+      check: egress.check,
+      targets: config.selfCheck,
+      onChange: (frozen) => parts.metrics.sendingFrozen.set(frozen ? 1 : 0),
+    }),
   });
   const upkeep = startUpkeep({
     db,
@@ -202,8 +215,17 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     starter,
     relay,
   });
+  if (config.smtpUrl !== undefined) {
+    const mail = createMail(config.smtpUrl, config.mailFrom!);
+    const notices = startNotices({ db, leases: relay.leases, log, send: mail.send });
+    parts.closers.push(async () => {
+      await notices.stop();
+      mail.close();
+    });
+  }
   const hints = listen(config.databaseDirectUrl, (hint) => take(hint, { relay, scanner, health, starter }));
   parts.closers.push(
+    () => egress.close(),
     () => hints.close(),
     () => upkeep.stop(),
   );

@@ -54,6 +54,11 @@ export const PROBLEMS = {
     'Endpoint disabled',
     'Enable a disabled endpoint first: POST …/endpoints/{endpoint}/enable. A deleted one takes nothing more.',
   ],
+  test_in_flight: [
+    409,
+    'Test in flight',
+    'An endpoint takes one test at a time. Wait for the answer of the one under way, then repeat.',
+  ],
   too_many_secrets: [
     409,
     'Too many signing secrets',
@@ -94,6 +99,11 @@ export const PROBLEMS = {
     503,
     'Database unavailable',
     'Nothing was done, or the answer was lost. Repeat the request after `retry-after` seconds.',
+  ],
+  test_not_sent: [
+    504,
+    'Test not answered in time',
+    'No worker made the attempt in time. Check that relay and worker run and reach Temporal (/readyz), then repeat.',
   ],
 } as const satisfies Record<string, readonly [status: number, title: string, advice: string]>;
 

@@ -22,6 +22,8 @@ const SECRET_FIELDS = [
   'POSTHASTE_ADMIN_KEY',
   'POSTHASTE_MASTER_KEYS',
   'EGRESS_PROXY',
+  'SMTP_URL',
+  'smtpUrl',
   'TEMPORAL_API_KEY',
 ];
 const redact = {

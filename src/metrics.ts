@@ -13,6 +13,10 @@ export interface Metrics {
   withoutWorkflow: Gauge;
   inFlight: Gauge;
   eventLoopLagSeconds: Gauge;
+  endpoints: Gauge<'health'>;
+  held: Gauge;
+  edges: Counter<'edge'>;
+  sendingFrozen: Gauge;
   text(): Promise<string>;
 }
 
@@ -55,6 +59,23 @@ export function createMetrics(): Metrics {
     ),
     inFlight: gauge('requests_in_flight', 'Requests to receivers under way.'),
     eventLoopLagSeconds: gauge('event_loop_lag_seconds', 'How late timers of this process run.'),
+    endpoints: new Gauge({
+      name: 'posthaste_endpoints',
+      help: 'Endpoints that are not disabled, by health, of the shards held; `paused`: by an operator.',
+      labelNames: ['health'],
+      registers,
+    }),
+    held: gauge('held_deliveries', 'Deliveries that wait for their endpoint, of the shards held.'),
+    edges: new Counter({
+      name: 'posthaste_endpoint_edges_total',
+      help: 'Changes of endpoints’ health, by kind (docs/endpoint-health.md).',
+      labelNames: ['edge'],
+      registers,
+    }),
+    sendingFrozen: gauge(
+      'sending_frozen',
+      '1 while many endpoints fail and so does our own check: breakers do not trip. It is us.',
+    ),
     text: () => registry.metrics(),
   };
 }

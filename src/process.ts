@@ -79,8 +79,8 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
         log,
         metricsText: () => metrics.text(),
         poke: () => hint('events'),
-        tellHealth: () => hint('health'),
         scan: () => hint('work'),
+        tellHealth: () => hint('health'),
         wake: async (delivery) => {
           hint('work');
           hint(`wake:${deliveryWorkflowId(delivery)}`);

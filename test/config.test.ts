@@ -33,6 +33,14 @@ describe('loadConfig', () => {
     });
   });
 
+  it('wants a sender with a mail server, and takes either form of one', () => {
+    const smtp = { SMTP_URL: 'smtp://u:p@mail.example.net:587' };
+    expect(problemsOf({ ...minimal, ...smtp }, 'all').map(({ name }) => name)).toEqual(['MAIL_FROM']);
+    for (const from of ['hooks@example.net', 'Webhooks at Example <hooks@example.net>']) {
+      expect(configOf({ ...minimal, ...smtp, MAIL_FROM: from })).toMatchObject({ mailFrom: from });
+    }
+  });
+
   it('reports every bad value at once, each with its name and what is expected', () => {
     const bad = {
       PORT: '99999',
@@ -44,13 +52,16 @@ describe('loadConfig', () => {
       POSTHASTE_MAX_EVENT_BYTES: '1e6',
       EGRESS_ALLOW: '10.0.0.1/8',
       EGRESS_PROXY: 'socks5://proxy:1080',
+      SMTP_URL: 'http://mail.example.net',
+      MAIL_FROM: 'Webhooks <hooks@example.net>\r\nBcc: x@example.net',
+      POSTHASTE_SELF_CHECK: 'https://example.com,ftp://example.com',
       LOG_LEVEL: 'loud',
       TEMPORAL_TLS: 'perhaps',
     };
     const problems = problemsOf(bad, 'all');
     expect(problems.map(({ name }) => name)).toEqual(Object.keys(bad).sort((a, b) => a.localeCompare(b)));
     const text = renderProblems(problems);
-    expect(text).toContain('11 bad or missing settings');
+    expect(text).toContain('14 bad or missing settings');
     expect(text).toContain('PORT must be a port, 0 to 65535; got "99999"');
     expect(text).toContain('key "k1" is not 32 bytes');
     expect(text).toContain('"10.0.0.1/8" is not a network');
@@ -64,9 +75,11 @@ describe('loadConfig', () => {
       POSTHASTE_ADMIN_KEY: `${secret} with spaces`,
       POSTHASTE_MASTER_KEYS: `k1:${secret}`,
       EGRESS_PROXY: `socks5://user:${secret}@proxy`,
+      SMTP_URL: `http://user:${secret}@mail`,
+      MAIL_FROM: 'hooks@example.net',
     };
     const problems = problemsOf(env, 'all');
-    expect(problems).toHaveLength(5);
+    expect(problems).toHaveLength(6);
     expect(renderProblems(problems)).not.toContain(secret);
   });
 

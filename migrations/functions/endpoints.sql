@@ -1,6 +1,7 @@
 -- What operators do to endpoints: pause, resume, enable, disable, delete. Each is one guarded move that tells the health
--- step; the API and the workflow's updates call the same function. p_tenant null: whichever it is. Answers the state
--- afterwards, or null when there is no such endpoint (or it is deleted).
+-- step and, of enable and disable, the operators' own endpoints (notices.sql). The API and the workflow's updates call
+-- the same function. p_tenant null: whichever it is. Answers the state afterwards, or null when there is no such endpoint
+-- (or it is deleted).
 create or replace function posthaste.move_endpoint(p_tenant text, p_endpoint text, p_move text, p_reason text) returns text
 language plpgsql as $$
 declare
@@ -43,6 +44,12 @@ begin
   where s.endpoint = p_endpoint returning s.shard into v_shard;
   if v_next is distinct from 'deleted' then
     insert into posthaste.health_inbox (endpoint, shard, fact) values (p_endpoint, v_shard, json_build_object('edit', p_move));
+  end if;
+  if v_next = 'disabled' or (p_move = 'enable' and v_next = 'active') then
+    insert into posthaste.notices (endpoint, tenant, shard, kind, at, facts)
+    select e.id, e.tenant, v_shard, case v_next when 'disabled' then 'disabled' else 'enabled' end, v_now,
+      json_build_object('reason', 'by an operator', 'disabledReason', case v_next when 'disabled' then coalesce(e.disabled_reason, 'operator') end)
+    from posthaste.endpoints e where e.id = p_endpoint;
   end if;
   return coalesce(v_next, v_state);
 end $$;

@@ -32,13 +32,15 @@ language sql volatile as $$
 $$;
 
 -- Rows past their scan_at by what they need: 'finish' (deadline passed, cancelled, endpoint gone), 'hold' (waits for its
--- endpoint), 'wake' (its workflow should have acted), or a group on their lane.
+-- endpoint), 'wake' (its workflow should have acted), 'test', or a group on their lane.
 create or replace function posthaste.scan_due(p_shards int[], p_limit int)
 returns table (need text, rows bigint, oldest timestamptz) language sql stable as $$
   select x.need, count(*), min(x.scan_at) from (
     select w.scan_at, case
-      when w.deadline <= clock_timestamp() or w.cancel_requested or e.state in ('disabled', 'deleted') or w.queued_at <= e.cancel_before then 'finish'
-      when w.state = 'held' or (s.mode = 'pump' and not w.workflow and w.kind <> 'test') then 'hold'
+      when w.deadline <= clock_timestamp() or w.cancel_requested or e.state = 'deleted'
+        or (w.kind <> 'test' and (e.state = 'disabled' or w.queued_at <= e.cancel_before)) then 'finish'
+      when w.kind = 'test' then 'test' -- scan_tests
+      when w.state = 'held' or (s.mode = 'pump' and not w.workflow) then 'hold'
       when w.workflow then 'wake'
       else w.lane end as need
     from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint join posthaste.endpoint_state s on s.endpoint = w.endpoint
@@ -53,7 +55,8 @@ begin
   return query select f.delivery, f.workflow from posthaste.finish(array(
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state in ('ready', 'retrying', 'held')
-      and (w.deadline <= clock_timestamp() or w.cancel_requested or e.state in ('disabled', 'deleted') or w.queued_at <= e.cancel_before)
+      and (w.deadline <= clock_timestamp() or w.cancel_requested or e.state = 'deleted'
+        or (w.kind <> 'test' and (e.state = 'disabled' or w.queued_at <= e.cancel_before)))
     order by w.scan_at limit p_limit)) f;
 end $$;
 
@@ -64,7 +67,7 @@ returns table (delivery text, generation int, tenant text, endpoint text, event 
   with late as (
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.workflow and w.state in ('ready', 'retrying')
-      and w.deadline > clock_timestamp() and not w.cancel_requested
+      and w.kind <> 'test' and w.deadline > clock_timestamp() and not w.cancel_requested
     order by w.scan_at limit p_limit for update of w skip locked
   )
   update posthaste.work w
@@ -78,7 +81,7 @@ create or replace function posthaste.regroup(p_shards int[], p_lane text, p_disp
 language sql volatile as $$
   with due as (
     select w.delivery, w.shard from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
-    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = p_lane and w.state in ('ready', 'retrying')
+    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = p_lane and w.state in ('ready', 'retrying') and w.kind <> 'test'
       and not w.workflow and w.dispatch is null and w.deadline > clock_timestamp() and not w.cancel_requested
     order by w.scan_at limit p_limit for update of w skip locked
   ), made as (
@@ -160,7 +163,7 @@ create or replace function posthaste.scan_adopt(p_shards int[], p_lanes text[], 
 returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile as $$
   with due as (
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
-    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = any (p_lanes) and w.state in ('ready', 'retrying')
+    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = any (p_lanes) and w.state in ('ready', 'retrying') and w.kind <> 'test'
       and not w.workflow and w.dispatch is null and w.deadline > clock_timestamp() and not w.cancel_requested
     order by w.scan_at limit p_limit for update of w skip locked
   )

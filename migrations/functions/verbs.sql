@@ -319,9 +319,9 @@ begin
       count(*) filter (where x.health = 'failure' and x.class like '%timeout%')::int as timeouts,
       count(*) filter (where x.health = 'throttled')::int as throttled, count(*) filter (where x.health = 'configuration')::int as config,
       count(*) filter (where x.health = 'neutral')::int as neutral, count(*) filter (where x.duration_ms > 2000)::int as slow,
-      max(x.revision) filter (where x.class = 'http_410') as gone_revision, max(x.pause_until) as pause_until, max(x.epoch) as epoch,
+      max(x.revision) filter (where x.class = 'http_410' and x.kind <> 'test') as gone_revision, max(x.pause_until) as pause_until, max(x.epoch) as epoch,
       max(x.started_at) filter (where x.health in ('failure', 'throttled')) as started_at,
-      max(x.started_at) filter (where x.health = 'ok') as ok_started_at,
+      max(x.started_at) filter (where x.health = 'ok') as ok_started_at, bool_or(x.kind = 'test' and x.health = 'ok') as test_ok,
       (array_agg(distinct x.delivery) filter (where x.health in ('failure', 'throttled')))[1:5] as deliveries,
       (array_agg(x.status order by x.ord desc))[1] as status, (array_agg(x.class order by x.ord desc))[1] as class,
       string_agg(case x.health when 'ok' then 'o' when 'failure' then 'f' else '' end, '' order by x.ord) as line
@@ -340,7 +340,7 @@ begin
     -- Plain success of a plainly healthy endpoint is only counted, in its row.
     insert into posthaste.health_inbox (endpoint, shard, fact)
     select t.endpoint, t.shard, json_build_object('epoch', t.epoch, 'startedMs', floor(extract(epoch from t.started_at) * 1000),
-      'okStartedMs', floor(extract(epoch from t.ok_started_at) * 1000), 'ok', t.ok,
+      'okStartedMs', floor(extract(epoch from t.ok_started_at) * 1000), 'testOk', t.test_ok, 'ok', t.ok,
       'fail', t.fail, 'timeouts', t.timeouts, 'throttled', t.throttled, 'config', t.config, 'neutral', t.neutral, 'slow', t.slow,
       'deliveries', coalesce(t.deliveries, '{}'), 'lastStatus', t.status, 'lastClass', t.class,
       'pauseUntilMs', floor(extract(epoch from t.pause_until) * 1000), 'goneRevision', t.gone_revision)

@@ -2,7 +2,7 @@
 import type { LoadedDelivery } from '../db/load.ts';
 import type { AttemptRecord } from '../db/verbs.ts';
 import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
-import { decide } from '../domain/decide.ts';
+import { type Decision, decide } from '../domain/decide.ts';
 import { parseRetryAfter } from '../domain/retry-after.ts';
 import { DEFAULT_POLICY } from '../domain/retry-policy.ts';
 import type { PostResult } from '../egress/post.ts';
@@ -27,14 +27,14 @@ const PAUSING = new Set([429, 503]);
 /** What an attempt says of its endpoint. Whoever tries an endpoint out must not break its circuit. */
 function healthOf(outcomeClass: OutcomeClass, test: boolean): AttemptRecord['health'] {
   const { health } = OUTCOME_CLASSES[outcomeClass];
-  return test && health !== 'ok' ? 'neutral' : health;
+  return test && health !== 'ok' ? 'none' : health;
 }
 
 export function classifyResult(facts: ResultFacts): { record: AttemptRecord; class: OutcomeClass } {
   const { row, endpoint, claimed, result, nowMs } = facts;
   const outcomeClass: OutcomeClass = result?.class ?? 'local';
   const asked = result?.retryAfter == null ? null : parseRetryAfter(result.retryAfter, nowMs);
-  const decision = decide({
+  const decided = decide({
     delivery: row.delivery,
     n: claimed.n!,
     step: row.step,
@@ -46,6 +46,12 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     resumeAtMs: row.resume_at?.getTime() ?? null,
     policy: endpoint?.policy ?? DEFAULT_POLICY,
   });
+  const test = row.kind === 'test';
+  // A test is tried once.
+  const decision: Decision =
+    test && decided.outcome === 'retrying'
+      ? { ...decided, outcome: 'dead', reason: 'max_attempts', rule: 'max_attempts' }
+      : decided;
   const startedAtMs = nowMs - (result?.durationMs ?? 0);
   const record: AttemptRecord = {
     id: newId('att', startedAtMs),
@@ -81,11 +87,11 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     rule: decision.rule,
     own_due_at: decision.ownDueMs === null ? null : new Date(decision.ownDueMs).toISOString(),
     retry_after_s: outcomeClass === 'ok' ? null : asked,
-    health: healthOf(outcomeClass, row.kind === 'test'),
+    health: healthOf(outcomeClass, test),
     epoch: claimed.epoch,
     revision: endpoint?.row.revision ?? 0,
     pause_until:
-      asked === null || !PAUSING.has(result?.status ?? 0)
+      test || asked === null || !PAUSING.has(result?.status ?? 0)
         ? null
         : new Date(nowMs + asked * 1_000).toISOString(),
   };

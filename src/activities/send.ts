@@ -12,6 +12,7 @@ import type { AttemptOutcome, OperatorResult } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { MemberOutcome } from './outcome.ts';
 import { sleep } from './sleep.ts';
+import { sendTest } from './test-send.ts';
 
 /** A lone delivery blocks nobody while it waits for a slot; after this it leaves the queue to the held lane. */
 const PATIENCE_MS = 5_000;
@@ -39,13 +40,15 @@ export async function attemptDelivery(
       if (early > SHORT_WAIT_MS) return wait(row, 'retrying', row.due_at.getTime());
       if (early > 0) await sleep(early, stop);
       let outcome: MemberOutcome | undefined;
-      await deps.sender.send(
-        [row],
-        { patienceMs: PATIENCE_MS, ownWorkflow: () => true, stop },
-        (_row, answer) => {
-          outcome = answer;
-        },
-      );
+      if (row.kind === 'test') outcome = await sendTest(deps, row);
+      else
+        await deps.sender.send(
+          [row],
+          { patienceMs: PATIENCE_MS, ownWorkflow: () => true, stop },
+          (_row, answer) => {
+            outcome = answer;
+          },
+        );
       const answer = (await translate(deps, row, outcome!)) ?? wait(row, 'busy', deps.clock.now() + 100);
       if (answer.kind === 'ended' || answer.state === 'held' || tries >= MAX_TRIES) return answer;
       const ms = answer.untilMs - deps.clock.now();
@@ -81,7 +84,7 @@ async function translate(
       }
       return {
         kind: 'ended',
-        state: outcome.state,
+        state: endOf(row.kind, outcome.state),
         attempts: outcome.n,
         ...(outcome.reason === null ? {} : { reason: outcome.reason }),
         ...seen,
@@ -124,13 +127,18 @@ function wait(row: LoadedDelivery, state: 'retrying' | 'busy' | 'held', untilMs:
   };
 }
 
+/** A failed test is no dead letter, in Temporal either. */
+function endOf(kind: string, state: 'delivered' | 'dead' | 'cancelled') {
+  return kind === 'test' && state === 'dead' ? 'failed' : state;
+}
+
 async function ended(deps: ActivityDeps, delivery: string): Promise<AttemptOutcome> {
   const createdMs = idTimeMs(delivery);
   const final = createdMs === null ? null : await loadFinal(deps.db, delivery, new Date(createdMs));
   if (final === null) return { kind: 'ended', state: 'unknown', attempts: 0 };
   return {
     kind: 'ended',
-    state: final.state as 'delivered' | 'dead' | 'cancelled',
+    state: endOf(final.kind, final.state as 'delivered' | 'dead' | 'cancelled'),
     attempts: final.n,
     ...(final.reason === null ? {} : { reason: final.reason }),
     status: final.last_status,

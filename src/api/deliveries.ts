@@ -10,6 +10,7 @@ import {
   attemptView,
   Delivery,
   deliveryView,
+  KINDS,
   lowestId,
   Operated,
   operatedView,
@@ -40,6 +41,7 @@ export const deliverySpecs = {
       ...PAGE,
       ...DELIVERY_FILTERS,
       state: z.enum(STATES).optional(),
+      kind: z.enum(KINDS).optional().openapi({ description: 'Default: all but `test`' }),
     }),
     status: 200,
     answer: 'A page of deliveries',
@@ -119,6 +121,7 @@ export function deliveryRoutes(deps: ApiDeps): BoundRoute[] {
         state: asked.state ?? null,
         status: asked.status ?? null,
         class: asked.class ?? null,
+        kind: asked.kind ?? null,
         since: asked.since ?? null,
         until: asked.until ?? null,
         sinceId: asked.since === undefined ? null : lowestId(asked.since),
@@ -163,7 +166,11 @@ export function deliveryRoutes(deps: ApiDeps): BoundRoute[] {
 }
 
 /** The body every attempt of the delivery sends; null when the event is no longer kept. */
-async function sentBytes(deps: ApiDeps, tenant: string, delivery: DeliveryRow): Promise<Buffer | null> {
+export async function sentBytes(
+  deps: ApiDeps,
+  tenant: string,
+  delivery: DeliveryRow,
+): Promise<Buffer | null> {
   const event = await getEvent(deps.db, tenant, delivery.event, delivery.event_at);
   return event === null ? null : sentBody(event, delivery.sequence);
 }

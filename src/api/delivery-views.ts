@@ -12,6 +12,7 @@ import { timestamp } from './schemas.ts';
 import { bodyText } from './text.ts';
 
 export const STATES = ['ready', 'sending', 'retrying', 'held', 'delivered', 'dead', 'cancelled'] as const;
+export const KINDS = ['live', 'replay', 'test'] as const;
 const state = z.enum(STATES);
 export const classes = Object.keys(OUTCOME_CLASSES) as [OutcomeClass, ...OutcomeClass[]];
 
@@ -26,7 +27,7 @@ export const Delivery = z
     sequence: z.int(),
     state,
     reason: z.string().nullable().openapi({ description: 'Why it is dead or cancelled' }),
-    kind: z.enum(['live', 'replay']),
+    kind: z.enum(KINDS),
     generation: z.int().openapi({ description: '1, and one more for each replay' }),
     attempts: z.int(),
     last_status: z.int().nullable(),
@@ -108,6 +109,7 @@ export const NO_FILTER: DeliveryFilter = {
   state: null,
   status: null,
   class: null,
+  kind: null,
   sinceId: null,
   untilId: null,
   since: null,

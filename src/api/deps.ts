@@ -13,10 +13,10 @@ export interface ApiDeps {
   };
   /** The relay has work: called after the commit of new events and resends. */
   poke(): void;
+  /** A delivery is due now: the scanner should look. */
+  scan?(): void;
   /** There is news of an endpoint for the health step. */
   tellHealth?(): void;
-  /** The scanner has work: called after a replay was made. A hint. */
-  scan?(): void;
   /** A hint to the delivery's workflow after resend and cancel; whether it fails is nobody's concern here. */
   wake?(delivery: string, generation: number): Promise<void>;
   readonly log: Log;

@@ -144,6 +144,7 @@ export const Endpoint = z
     event_types: z.array(z.string()).nullable(),
     state: z.enum(['active', 'paused', 'disabled']),
     disabled_reason: z.string().nullable(),
+    disabled_at: timestamp.nullable(),
     retry_policy: RetryPolicy,
     retry_schedule: RetrySchedule,
     limits: z.object({
@@ -162,6 +163,21 @@ export const Endpoint = z
     updated_at: timestamp,
   })
   .openapi('Endpoint');
+
+/** The answer of enable: what passed the endpoint by, and how to ask for it. */
+export const EnabledEndpoint = Endpoint.extend({
+  missed_since: timestamp.nullable().openapi({
+    description: 'When it had been disabled; null: it was not. Events since then were not sent to it.',
+  }),
+  recover: z
+    .object({
+      method: z.literal('POST'),
+      path: z.string(),
+      body: z.object({ since: timestamp, missed: z.literal(true) }),
+    })
+    .nullable()
+    .openapi({ description: 'The request that replays what was missed; null: nothing was' }),
+}).openapi('EnabledEndpoint');
 
 const secretFields = {
   secret_id: z.string(),
@@ -226,6 +242,7 @@ export function endpointView(row: EndpointRow) {
     event_types: row.event_types,
     state: row.state,
     disabled_reason: row.disabled_reason,
+    disabled_at: row.state === 'disabled' ? row.disabled_at : null,
     retry_policy: row.retry_policy_given ?? { preset: 'default' },
     retry_schedule: scheduleView(row.retry_policy as KeptPolicy),
     limits: {

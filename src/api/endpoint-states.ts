@@ -3,7 +3,7 @@ import { z } from '@hono/zod-openapi';
 import { type EndpointMove, moveEndpoint } from '../db/endpoint-states.ts';
 import { getEndpoint } from '../db/endpoints.ts';
 import type { ApiDeps } from './deps.ts';
-import { Endpoint, endpointView } from './endpoint-schemas.ts';
+import { EnabledEndpoint, Endpoint, endpointView } from './endpoint-schemas.ts';
 import { noEndpoint } from './missing.ts';
 import { type BoundRoute, bind, route } from './route.ts';
 import type { Scans } from './scans.ts';
@@ -25,7 +25,10 @@ export const endpointStateSpecs = {
     path: `${path}/enable`,
     id: 'enableEndpoint',
     summary: 'Enable a disabled endpoint',
-    description: 'What it missed meanwhile is not sent by itself: see recover.',
+    description:
+      'Tried at once, and its time without success counts anew. What it missed is not sent by itself: `missed_since` says since when, `recover` is the request that replays it.',
+    schema: EnabledEndpoint,
+    answer: 'The endpoint, and what it missed',
   }),
   disable: route({
     ...base,
@@ -54,14 +57,27 @@ export const endpointStateSpecs = {
 
 export function endpointStateRoutes(deps: ApiDeps, scans: Scans): BoundRoute[] {
   const move = async (tenant: string, endpoint: string, to: EndpointMove) => {
+    const before = to === 'enable' ? await getEndpoint(deps.db, tenant, endpoint) : null;
     const state = await moveEndpoint(deps.db, tenant, endpoint, to, to === 'disable' ? 'operator' : null);
     if (state === null) noEndpoint();
     deps.tellHealth?.();
     if (state === 'disabled') await scans.endWorkOf([endpoint]);
     const row = (await getEndpoint(deps.db, tenant, endpoint)) ?? noEndpoint();
-    return { status: 200, json: endpointView(row) };
+    const json = endpointView(row);
+    if (to !== 'enable') return { status: 200, json };
+    const since = before?.state === 'disabled' ? before.disabled_at : null;
+    return {
+      status: 200,
+      json: { ...json, missed_since: since, recover: recoverHint(tenant, endpoint, since) },
+    };
   };
   return (['enable', 'disable', 'pause', 'resume'] as const).map((to) =>
     bind(endpointStateSpecs[to], ({ param }) => move(param('tenant'), param('endpoint'), to)),
   );
+}
+
+function recoverHint(tenant: string, endpoint: string, since: Date | null) {
+  if (since === null) return null;
+  const path = `/v1/tenants/${encodeURIComponent(tenant)}/endpoints/${endpoint}/recover`;
+  return { method: 'POST', path, body: { since, missed: true } };
 }

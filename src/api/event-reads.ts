@@ -24,6 +24,7 @@ const Event = z
     raw: z.boolean(),
     content_type: z.string(),
     bytes: z.int(),
+    test: z.boolean().openapi({ description: 'Of a test send: it went to one endpoint, once' }),
     sequence: z
       .int()
       .nullable()
@@ -59,6 +60,14 @@ export const eventReadSpecs = {
       type: eventType.optional(),
       since: time.optional(),
       until: time.optional(),
+      test: z
+        .enum(['true', 'false'])
+        .default('false')
+        .transform((value) => value === 'true')
+        .openapi({
+          type: 'boolean',
+          description: '`true`: the events of test sends, which are not listed else',
+        }),
     }),
     status: 200,
     answer: 'A page of events',
@@ -97,7 +106,12 @@ export function eventReadRoutes(deps: ApiDeps): BoundRoute[] {
   return [
     bind(eventReadSpecs.list, async ({ param, query }) => {
       const tenant = param('tenant');
-      const filter = { type: query.type ?? null, since: query.since ?? null, until: query.until ?? null };
+      const filter = {
+        type: query.type ?? null,
+        since: query.since ?? null,
+        until: query.until ?? null,
+        test: query.test,
+      };
       const { after, cursor } = paging(query.cursor, 'events', [tenant, filter], [MS_FORM, ID_FORM]);
       const position = after === null ? null : { at: new Date(Number(after[0])), id: after[1] as string };
       await requireTenant(deps, tenant);
@@ -113,7 +127,8 @@ export function eventReadRoutes(deps: ApiDeps): BoundRoute[] {
       if (row === null) return noEvent();
       // No delivery is older than its event; an hour covers clocks that disagree.
       const since = new Date(row.created_at.getTime() - 3_600_000);
-      const filter = { ...NO_FILTER, event: row.id, since, sinceId: lowestId(since) };
+      const kind = row.test ? 'test' : null;
+      const filter = { ...NO_FILTER, event: row.id, kind, since, sinceId: lowestId(since) };
       const deliveries = await listDeliveries(db, tenant, filter, null, 200);
       const { deliveries: _, ...shown } = view(row);
       return {
@@ -148,6 +163,7 @@ function view(row: EventRow) {
     raw: row.raw,
     content_type: row.content_type,
     bytes: row.bytes,
+    test: row.test,
     sequence: row.sequence,
     deliveries: row.deliveries,
   };

@@ -9,6 +9,8 @@ import { deliverySpecs } from './deliveries.ts';
 import { RetryPolicy } from './endpoint-schemas.ts';
 import { secretSpecs } from './endpoint-secrets.ts';
 import { endpointStateSpecs } from './endpoint-states.ts';
+import { statsSpecs } from './endpoint-stats.ts';
+import { testSpecs } from './endpoint-tests.ts';
 import { endpointSpecs } from './endpoints.ts';
 import { eventReadSpecs } from './event-reads.ts';
 import { eventSpecs } from './events.ts';
@@ -44,6 +46,8 @@ export function allSpecs(): RouteSpec[] {
     tenantSpecs,
     endpointSpecs,
     endpointStateSpecs,
+    testSpecs,
+    statsSpecs,
     secretSpecs,
     eventSpecs,
     eventReadSpecs,

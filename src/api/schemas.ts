@@ -15,7 +15,9 @@ const EMAIL = /^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-
 export const notifyEmails = z
   .array(z.string().max(254).regex(EMAIL, 'must be an e-mail address'))
   .max(20)
-  .openapi({ description: 'Kept for mail about failing and disabled endpoints; mail is not built yet' });
+  .openapi({
+    description: 'Who gets mail about failing and disabled endpoints, when the deployment has a mail server',
+  });
 
 export const eventType = z
   .string()

@@ -10,6 +10,8 @@ import type { ApiDeps } from './deps.ts';
 import { mount } from './dispatch.ts';
 import { secretRoutes } from './endpoint-secrets.ts';
 import { endpointStateRoutes } from './endpoint-states.ts';
+import { statsRoutes } from './endpoint-stats.ts';
+import { testRoutes } from './endpoint-tests.ts';
 import { endpointRoutes } from './endpoints.ts';
 import { eventReadRoutes } from './event-reads.ts';
 import { eventRoutes } from './events.ts';
@@ -47,6 +49,8 @@ export function createApi(deps: ApiDeps): Api {
     ...tenantRoutes(deps, scans),
     ...endpointRoutes(deps, scans, probing),
     ...endpointStateRoutes(deps, scans),
+    ...testRoutes(deps, probing),
+    ...statsRoutes(deps),
     ...secretRoutes(deps, probing),
     ...deliveryRoutes(deps),
     ...deadLetterRoutes(deps),

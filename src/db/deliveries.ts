@@ -9,7 +9,7 @@ export interface DeliveryRow {
   event_type: string;
   sequence: number;
   state: 'ready' | 'sending' | 'retrying' | 'held' | 'delivered' | 'dead' | 'cancelled';
-  kind: 'live' | 'replay';
+  kind: 'live' | 'replay' | 'test';
   reason: string | null;
   n: number;
   generation: number;
@@ -51,6 +51,7 @@ export interface DeliveryFilter {
   state: string | null;
   status: number | null;
   class: string | null;
+  kind: string | null; // null: all but tests
   sinceId: string | null; // ids carry their time: smallest id of `since`
   untilId: string | null;
   since: Date | null; // the same as a time, so that days are skipped
@@ -66,7 +67,8 @@ const filters = (id: string, table: string) => `${table}.tenant = $1
   and ($7::text is null or ${table}.last_class = $7)
   and ($8::text is null or (${id} >= $8 and ${table}.created_at >= $9))
   and ($10::text is null or (${id} < $10 and ${table}.created_at < $11))
-  and ($12::text is null or ${id} < $12)`;
+  and ($12::text is null or ${id} < $12)
+  and case when $14::text is null then ${table}.kind <> 'test' else ${table}.kind = $14 end`;
 
 /** Newest first, before the given id. Unnamed, so that it is planned for the filters that are set. */
 export async function listDeliveries(
@@ -96,6 +98,7 @@ export async function listDeliveries(
       filter.until,
       before,
       limit,
+      filter.kind,
     ],
   });
   return result.rows;

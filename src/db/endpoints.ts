@@ -29,6 +29,7 @@ export interface EndpointRow extends Omit<EndpointHealthRow, 'state'> {
   event_types: string[] | null;
   state: 'active' | 'paused' | 'disabled';
   disabled_reason: string | null;
+  disabled_at: Date | null; // last time; kept when it is enabled again
   revision: number;
   retry_policy: unknown;
   retry_policy_given: unknown;
@@ -46,7 +47,7 @@ export interface EndpointRow extends Omit<EndpointHealthRow, 'state'> {
   updated_at: Date;
 }
 
-const COLUMNS = `e.id, e.url, e.description, e.event_types, e.disabled_reason, e.revision, e.retry_policy,
+const COLUMNS = `e.id, e.url, e.description, e.event_types, e.disabled_reason, nullif(e.cancel_before, '-infinity') as disabled_at, e.revision, e.retry_policy,
   e.retry_policy_given, e.deadline_ms, e.timeout_ms, s.cap, e.headers_sealed, e.headers_shown, e.tls_sealed, e.tls_shown,
   e.traceparent, e.notify_emails, e.created_at, e.updated_at, s.catch_up_share, ${HEALTH_COLUMNS}`;
 const FROM = `from posthaste.endpoints e join posthaste.endpoint_state s on s.endpoint = e.id

@@ -73,12 +73,13 @@ export interface EventRow {
   content_type: string;
   version: string | null;
   bytes: number;
+  test: boolean;
   sequence: number | null; // null: not fanned out yet
   deliveries: number | null;
 }
 
 const COLUMNS = `v.id, v.type, v.created_at, v.occurred_at, v.raw, v.content_type, v.version::text as version,
-  octet_length(v.body) as bytes, f.sequence, f.deliveries`;
+  octet_length(v.body) as bytes, v.test, f.sequence, f.deliveries`;
 const FROM = `from posthaste.all_events v
   left join posthaste.event_fanouts f on f.tenant = v.tenant and f.event_at = v.created_at and f.event = v.id`;
 
@@ -86,6 +87,7 @@ export interface EventFilter {
   type: string | null;
   since: Date | null;
   until: Date | null; // exclusive
+  test: boolean; // test sends, and nothing else
 }
 
 /** Newest first, after (before) the position. Unnamed, so that it is planned for the filters that are set. */
@@ -103,8 +105,18 @@ export async function listEvents(
         and ($3::timestamptz is null or v.created_at >= $3)
         and ($4::timestamptz is null or v.created_at < $4)
         and ($5::timestamptz is null or (v.created_at <= $5 and (v.created_at, v.id) < ($5, $6)))
+        and v.test = $8
       order by v.created_at desc, v.id desc limit $7`,
-    values: [tenant, filter.type, filter.since, filter.until, after?.at ?? null, after?.id ?? null, limit],
+    values: [
+      tenant,
+      filter.type,
+      filter.since,
+      filter.until,
+      after?.at ?? null,
+      after?.id ?? null,
+      limit,
+      filter.test,
+    ],
   });
   return result.rows;
 }

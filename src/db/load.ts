@@ -113,6 +113,7 @@ export async function loadFinal(
   createdAt: Date,
 ): Promise<{
   state: string;
+  kind: string;
   n: number;
   reason: string | null;
   last_status: number | null;
@@ -120,7 +121,7 @@ export async function loadFinal(
 } | null> {
   const result = await db.query({
     name: 'load_final',
-    text: 'select state, n, reason, last_status, last_class from posthaste.deliveries where id = $1 and created_at = $2',
+    text: 'select state, kind, n, reason, last_status, last_class from posthaste.deliveries where id = $1 and created_at = $2',
     values: [delivery, createdAt],
   });
   return result.rows[0] ?? null;

@@ -1,7 +1,7 @@
 /** The scanner's statements (migrations/functions/scan.sql). All bounded, all safe to repeat. */
 import type { Db } from './pool.ts';
 
-export type Need = 'finish' | 'hold' | 'wake' | 'first' | 'retry' | 'held' | 'bulk';
+export type Need = 'finish' | 'hold' | 'wake' | 'test' | 'first' | 'retry' | 'held' | 'bulk';
 
 export interface ScannedDelivery {
   delivery: string;
@@ -73,6 +73,21 @@ export async function scanAdopt(
     name: 'scan_adopt',
     text: `select * from posthaste.scan_adopt($1, $2, $3, $4 * interval '1 millisecond')`,
     values: [shards, lanes, limit, aliveMs],
+  });
+  return result.rows;
+}
+
+/** Test sends nobody has taken up yet. */
+export async function scanTests(
+  db: Db,
+  shards: readonly number[],
+  limit: number,
+  aliveMs: number,
+): Promise<ScannedDelivery[]> {
+  const result = await db.query({
+    name: 'scan_tests',
+    text: `select * from posthaste.scan_tests($1, $2, $3 * interval '1 millisecond')`,
+    values: [shards, limit, aliveMs],
   });
   return result.rows;
 }

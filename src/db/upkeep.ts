@@ -19,3 +19,25 @@ export async function countWork(db: Db, shards: readonly number[]): Promise<numb
   });
   return result.rows[0].rows;
 }
+
+/** Endpoints that are not disabled by health, `paused` for those an operator paused. Walks the tables: for a gauge. */
+export async function countEndpoints(db: Db, shards: readonly number[]): Promise<Record<string, number>> {
+  const result = await db.query({
+    name: 'count_endpoints',
+    text: `select case when e.state = 'paused' then 'paused' else s.health end as health, count(*) as endpoints
+      from posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint and e.state in ('active', 'paused')
+      where s.shard = any ($1) group by 1`,
+    values: [shards],
+  });
+  return Object.fromEntries(result.rows.map((row) => [row.health, row.endpoints]));
+}
+
+/** Deliveries that wait for their endpoint. */
+export async function countHeld(db: Db, shards: readonly number[]): Promise<number> {
+  const result = await db.query({
+    name: 'count_held',
+    text: 'select count(*) as held from posthaste.work where held_deadline is not null and shard = any ($1)',
+    values: [shards],
+  });
+  return result.rows[0].held;
+}

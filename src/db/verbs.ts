@@ -73,7 +73,7 @@ export interface AttemptRecord {
   rule: string | null; // which rule decided (src/domain/decide.ts)
   own_due_at: string | null; // RFC 3339; what the delivery's own schedule said
   retry_after_s: number | null; // what the receiver asked for, seconds
-  health: 'ok' | 'failure' | 'throttled' | 'configuration' | 'neutral'; // what it says of the endpoint
+  health: 'ok' | 'failure' | 'throttled' | 'configuration' | 'neutral' | 'none'; // what it says of the endpoint; none: a failed test
   epoch: number | null; // of the endpoint's mode when the claim was granted
   revision: number; // of the endpoint's settings it was sent with
   pause_until: string | null; // RFC 3339; Retry-After of a 429 or 503 pauses the endpoint until then

@@ -144,6 +144,7 @@ function close(step: Step): void {
 function isProbes(step: Step, fact: Fact): boolean | null {
   const { s, seen } = step;
   const armed = s.probeAtMs ?? seen.nowMs;
+  if (fact.testOk === true) return true;
   if (fact.okStartedMs !== undefined) return fact.okStartedMs >= armed - SKEW_MS;
   if (fact.atMs < armed) return false;
   const stragglersUntil = s.sinceMs + seen.timeoutMs + CLAIM_SLACK_MS;

@@ -38,6 +38,8 @@ export interface Fact {
   readonly startedMs: number; // latest start among the failed and throttled requests
   /** Latest start among the 2xx, if known: tells a probe's success from that of a request sent before the trip. */
   readonly okStartedMs?: number;
+  /** A test send succeeded: as good as a probe, whenever that would have been due. */
+  readonly testOk?: boolean;
   readonly ok: number;
   readonly fail: number;
   readonly timeouts: number; // part of `fail`

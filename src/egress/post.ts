@@ -13,6 +13,7 @@ import { Pools } from './pool.ts';
 import { parseProxy } from './proxy.ts';
 import { createResolver } from './resolver.ts';
 import { refused } from './result.ts';
+import { type SelfCheck, selfCheck } from './self-check.ts';
 import { createTargets } from './target.ts';
 import type { TlsProfile } from './tls.ts';
 
@@ -90,6 +91,8 @@ export interface EgressStats {
 export interface Egress {
   /** Never rejects for reasons of the network or the receiver; the reason is in the result. */
   post(input: PostInput): Promise<PostResult>;
+  /** Whether our own way out works, by connecting to known-good URLs; 3 s at most. */
+  check(urls: readonly string[]): Promise<SelfCheck>;
   /** Ends running posts as `cancelled` and closes every socket. */
   close(): Promise<void>;
   stats(): EgressStats;
@@ -164,6 +167,7 @@ export function createEgress(options: EgressOptions): Egress {
         attempt.start();
       });
     },
+    check: (urls) => selfCheck(context.dial, targets, urls),
     async close() {
       closed = true;
       for (const attempt of context.running) attempt.cancel();

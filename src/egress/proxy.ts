@@ -5,6 +5,7 @@
  */
 import type { Socket } from 'node:net';
 import { connect as connectTcp, isIP } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';
 import type { OutcomeClass } from '../domain/classes.ts';
 import { classifyProxy } from '../domain/classify.ts';
@@ -89,6 +90,22 @@ export async function openTunnel(
   const answer = await readHead(socket);
   if (answer.status !== 200) throw new ProxyRefusal(classifyProxy(answer.status, answer.smokescreenError));
   return socket;
+}
+
+/** Whether the proxy takes connections; nothing is asked of it. */
+export async function reachProxy(proxy: ProxyServer, resolver: DnsResolver, ms: number): Promise<boolean> {
+  let socket: Socket | undefined;
+  const late = delay(ms, null, { ref: false });
+  try {
+    const host = await Promise.race([proxyAddress(proxy, resolver), late]);
+    if (host === null) return false;
+    socket = connectTcp({ host, port: proxy.port });
+    return (await Promise.race([ready(socket, 'connect').then(() => true), late])) === true;
+  } catch {
+    return false;
+  } finally {
+    socket?.destroy();
+  }
 }
 
 async function proxyAddress(proxy: ProxyServer, resolver: DnsResolver): Promise<string> {

@@ -5,7 +5,15 @@
  */
 import { type AppliedHealth, applyHealth, type DueHealth, healthDue } from '../db/health.ts';
 import { isUnreachable, type Pool } from '../db/pool.ts';
-import { type Fact, type Gate, parseHealthState, reduceHealth, type Seen } from '../domain/health.ts';
+import {
+  type Edge,
+  type EdgeKind,
+  type Fact,
+  type Gate,
+  parseHealthState,
+  reduceHealth,
+  type Seen,
+} from '../domain/health.ts';
 import type { Log } from '../log.ts';
 import type { Leases } from './leases.ts';
 
@@ -17,6 +25,8 @@ export interface HealthOptions {
   scan: () => void;
   /** Endpoints were disabled: their deliveries end. */
   endWorkOf: (endpoints: readonly string[]) => Promise<void>;
+  /** An edge was written. */
+  onEdge: (kind: EdgeKind) => void;
   /** True while what fails is us: trips wait. */
   isItUs: (failing: readonly DueHealth[]) => Promise<boolean>;
 }
@@ -52,13 +62,19 @@ export function createHealth(options: HealthOptions): Health {
     const shards = leases.held().map((lease) => lease.shard);
     if (shards.length === 0 || !leases.valid()) return false;
     const due = await healthDue(db, shards, LIMIT);
+    const frozen = await options.isItUs(due); // also without news: a freeze ends when it is quiet
     if (due.length === 0) return false;
-    const frozen = await options.isItUs(due);
     const steps = due.map((row) => decide(row, frozen));
     const stood = await applyHealth(db, steps);
     const disabled = stood.filter((row) => row.disabled).map((row) => row.endpoint);
-    for (const { endpoint, edges, health } of steps)
-      for (const edge of edges) log.info({ endpoint, health, ...(edge as object) }, 'endpoint health');
+    const written = new Set(stood.map((row) => row.endpoint));
+    for (const { endpoint, edges, health } of steps) {
+      if (!written.has(endpoint)) continue; // decided again in the next step
+      for (const edge of edges) {
+        log.info({ endpoint, health, ...(edge as Edge) }, 'endpoint health');
+        options.onEdge((edge as Edge).kind);
+      }
+    }
     if (disabled.length > 0) await options.endWorkOf(disabled);
     options.scan();
     return due[0]!.more || stood.length < due.length;
@@ -152,7 +168,9 @@ export function decide(row: DueHealth, frozen: boolean): AppliedHealth {
     reset_fails: gate.resetFailsInRow,
     reset_tokens: gate.resetTokens,
     disable: next.disable,
-    edges: next.edges,
+    edges: next.edges.map((edge) =>
+      edge.kind === 'disabled' ? { ...edge, disabledReason: next.disable } : edge,
+    ),
   };
 }
 
@@ -163,6 +181,7 @@ function factOf(fact: Record<string, unknown>, revision: number): Fact {
     epoch: number('epoch'),
     startedMs: number('startedMs'),
     ...(typeof fact.okStartedMs === 'number' ? { okStartedMs: fact.okStartedMs } : {}),
+    ...(fact.testOk === true ? { testOk: true } : {}),
     ok: number('ok'),
     fail: number('fail'),
     timeouts: number('timeouts'),

@@ -15,6 +15,7 @@ import {
   scanHold,
   scanLater,
   scanPumps,
+  scanTests,
   scanWake,
 } from '../db/scan.ts';
 import { reap } from '../db/verbs.ts';
@@ -55,6 +56,7 @@ export const REAP_GRACE_MS = 15_000;
 /** Contact counts as interrupted when two answers of the database are further apart than this. */
 const CONTACT_GAP_MS = 10_000;
 const TELL_LIMIT = 50;
+const TEST_LIMIT = 20;
 /** Endpoints looked at in one scan, and in one group of pumps. */
 const PUMP_LIMIT = 500;
 const PUMP_GROUP = 100;
@@ -80,6 +82,7 @@ export function createScanner(options: ScannerOptions): Scanner {
     if (shards.length === 0 || !leases.valid()) return false;
     await dissolve(db, shards, null, REAP_GRACE_MS);
     touched();
+    if (starter.available()) await startTests(shards);
     await scanLater(db, shards, REAP_GRACE_MS, LIMIT);
     if (contactSince !== null && performance.now() - contactSince >= REAP_GRACE_MS) {
       for (const { delivery, n } of await reap(db, shards, REAP_GRACE_MS, LIMIT)) {
@@ -101,6 +104,14 @@ export function createScanner(options: ScannerOptions): Scanner {
     const waiting = LANES.reduce((sum, lane) => sum + (due.get(lane) ?? 0), 0);
     if (waiting > 0) more = (await giveOwner(shards, due, waiting)) || more;
     return more;
+  };
+
+  /** Somebody waits for their answer: before anything else, and whether or not start tokens are left. */
+  const startTests = async (shards: readonly number[]): Promise<void> => {
+    for (const row of await scanTests(db, shards, TEST_LIMIT, ALIVE_MS)) {
+      starter.budget.take('single', performance.now());
+      void starter.startDelivery(row, { generation: row.generation });
+    }
   };
 
   const finishDue = async (shards: readonly number[]): Promise<boolean> => {

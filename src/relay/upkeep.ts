@@ -4,7 +4,7 @@ import { oldestAgeMs } from '../db/outbox.ts';
 import { ensurePartitions } from '../db/partitions.ts';
 import type { Pool } from '../db/pool.ts';
 import { countLiving, countLivingEndpoints } from '../db/scan.ts';
-import { countWork, loadWeights } from '../db/upkeep.ts';
+import { countEndpoints, countHeld, countWork, loadWeights } from '../db/upkeep.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Starter } from '../temporal/starter.ts';
@@ -25,6 +25,8 @@ export interface UpkeepOptions {
 }
 
 const SECOND = 1_000;
+/** Every label is there from the start: a series that appears with the first outage can't be alerted on. */
+const HEALTHS = ['closed', 'open', 'half_open', 'recovering', 'misconfigured', 'paused'] as const;
 
 export function startUpkeep(options: UpkeepOptions): { stop(): Promise<void> } {
   const { db, log } = options;
@@ -63,6 +65,9 @@ export function startUpkeep(options: UpkeepOptions): { stop(): Promise<void> } {
       const rows = await countWork(db, shards);
       options.metrics.withoutWorkflow.set(Math.max(0, rows - (await countLiving(db))));
       options.metrics.outboxAgeSeconds.set((await oldestAgeMs(db, shards)) / 1_000);
+      options.metrics.held.set(await countHeld(db, shards));
+      const endpoints = await countEndpoints(db, shards);
+      for (const health of HEALTHS) options.metrics.endpoints.set({ health }, endpoints[health] ?? 0);
     }),
     every(30 * SECOND, 'weights', async () => {
       options.weights.of = await loadWeights(db);

@@ -54,7 +54,7 @@ export interface DispatchInput {
 export type AttemptOutcome =
   | {
       kind: 'ended';
-      state: 'delivered' | 'dead' | 'cancelled' | 'unknown';
+      state: 'delivered' | 'dead' | 'failed' | 'cancelled' | 'unknown'; // failed: a test send
       attempts: number;
       reason?: string;
       status?: number | null;
@@ -74,12 +74,12 @@ export type AttemptOutcome =
     };
 
 export interface DeliveryResult {
-  state: 'delivered' | 'cancelled' | 'unknown';
+  state: 'delivered' | 'failed' | 'cancelled' | 'unknown';
   attempts: number;
 }
 
 export interface DeliveryState {
-  state: 'sending' | 'retrying' | 'busy' | 'held' | 'delivered' | 'dead' | 'cancelled' | 'unknown';
+  state: 'sending' | 'retrying' | 'busy' | 'held' | 'delivered' | 'dead' | 'failed' | 'cancelled' | 'unknown';
   attempts: number;
   nextAttemptAt: string | null;
   lastStatus: number | null;

@@ -233,10 +233,19 @@ describe('the end', () => {
     expect(disabled.json).toMatchObject({ state: 'disabled', disabled_reason: 'operator', revision: 2 });
     expect(await due(json.id)).toBe(2_500);
     expect((await api.call('POST', `${path}/disable`)).json.revision).toBe(2);
+    const since = disabled.json.disabled_at;
+    expect(Date.parse(since)).toBeGreaterThan(Date.now() - 60_000);
     expect((await api.call('POST', `${path}/enable`)).json).toMatchObject({
       state: 'active',
       disabled_reason: null,
+      disabled_at: null,
       revision: 3,
+      missed_since: since,
+      recover: { method: 'POST', path: `${path}/recover`, body: { since, missed: true } },
+    });
+    expect((await api.call('POST', `${path}/enable`)).json).toMatchObject({
+      missed_since: null,
+      recover: null,
     });
     expect((await api.call('GET', `/v1/tenants/${tenant}/endpoints?state=disabled`)).json.data).toEqual([]);
   });

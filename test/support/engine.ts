@@ -56,6 +56,9 @@ export async function prepareEngine(options: TestEngineOptions = {}): Promise<Te
     retentionDays: 30,
     egressAllow: parseEgressAllow('127.0.0.0/8:*'),
     egressProxy: undefined,
+    smtpUrl: undefined,
+    mailFrom: undefined,
+    selfCheck: [],
     logLevel: process.env.LOG_LEVEL ?? 'silent',
   };
   const db = createPool(database.url, { max: 5 });
