@@ -62,21 +62,18 @@ const COLUMNS = `r.id, r.tenant, r.action, r.source, r.delivery, r.endpoint, r.e
   r.created_at, r.updated_at, r.finished_at`;
 
 /**
- * Makes a replay, or (same key) changes nothing. Answers its id; null: no such tenant. The created_at is the database's:
- * what is younger is not matched.
+ * Makes a replay. Answers its id; null: no such tenant, or the key is taken (replayOfKey). The created_at is the
+ * database's: what is younger is not matched.
  */
 export async function insertReplay(db: Db, replay: NewReplay): Promise<string | null> {
   const { filter } = replay;
   const result = await db.query({
     name: 'insert_replay',
-    text: `with made as (
-        insert into posthaste.replays (id, tenant, shard, action, source, delivery, endpoint, event, event_type, states, last_status,
+    text: `insert into posthaste.replays (id, tenant, shard, action, source, delivery, endpoint, event, event_type, states, last_status,
           last_class, since, until, missed, rate, key, next_at, alive_until, created_at, updated_at)
         select $1, t.id, t.shard, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, n, n + $17 * interval '1 millisecond', n, n
         from posthaste.tenants t, posthaste.now_ms() n where t.id = $2
-        on conflict (key) do nothing returning id
-      )
-      select id from made union all select id from posthaste.replays where key = $16`,
+        on conflict (key) do nothing returning id`,
     values: [
       replay.id,
       replay.tenant,
@@ -96,6 +93,15 @@ export async function insertReplay(db: Db, replay: NewReplay): Promise<string | 
       replay.key,
       replay.aliveMs,
     ],
+  });
+  return result.rows[0]?.id ?? null;
+}
+
+export async function replayOfKey(db: Db, key: string): Promise<string | null> {
+  const result = await db.query({
+    name: 'replay_of_key',
+    text: 'select id from posthaste.replays where key = $1',
+    values: [key],
   });
   return result.rows[0]?.id ?? null;
 }
@@ -157,6 +163,15 @@ export async function replayPage(db: Db, id: string, aliveMs: number): Promise<R
 /** Counts what matches, once and before anything was moved. */
 export async function replayCount(db: Db, id: string): Promise<void> {
   await db.query({ name: 'replay_count', text: 'select posthaste.replay_count($1)', values: [id] });
+}
+
+/** Goes on without a count. */
+export async function skipReplayCount(db: Db, id: string): Promise<void> {
+  await db.query({
+    name: 'skip_replay_count',
+    text: 'update posthaste.replays set counted = true where id = $1',
+    values: [id],
+  });
 }
 
 /** Replays of these shards that nobody pages; they count as looked after for aliveMs. */

@@ -197,6 +197,52 @@ describe('bulk cancel and resend', () => {
   }, 60_000);
 });
 
+describe('disabling or deleting an endpoint', () => {
+  it('ends what waits for it, visibly; enabled again, `recover` brings it back', async () => {
+    await seedTenant(engine.db, 'ended');
+    const receiver = await startReceiver({ respond: () => ({ status: 503 }) });
+    const { id } = await seedEndpoint(engine.db, 'ended', {
+      url: receiver.url,
+      policy: { schedule: ['1h'] },
+    });
+    await enqueueMany(engine.db, 'ended', 'a.b', 10);
+    const waiting = async () =>
+      (
+        await engine.db.query(
+          `select count(*)::int as c from posthaste.work where tenant = 'ended' and state = 'retrying'`,
+        )
+      ).rows[0].c;
+    const reasons = async () =>
+      (
+        await engine.db.query(
+          `select state, reason, count(*)::int as c from posthaste.deliveries where tenant = 'ended' group by 1, 2`,
+        )
+      ).rows;
+    await until(waiting, (count) => count === 10);
+    await call('POST', `ended/endpoints/${id}/disable`);
+    await until(
+      () => ended('ended', 'cancelled'),
+      (count) => count === 10,
+    );
+    expect(await reasons()).toEqual([{ state: 'cancelled', reason: 'endpoint_disabled', c: 10 }]);
+    await call('POST', `ended/endpoints/${id}/enable`);
+    const { json } = await call('POST', `ended/endpoints/${id}/recover`, { since: anHourAgo(), rate: 500 });
+    expect(await replayEnds('ended', json.id)).toMatchObject({ moved: 10 });
+    await until(waiting, (count) => count === 10);
+    const deleted = await fetch(`${url}/v1/tenants/ended/endpoints/${id}`, {
+      method: 'DELETE',
+      headers: { authorization: `Bearer ${ADMIN_KEY}` },
+    });
+    expect(deleted.status).toBe(204);
+    await until(
+      () => ended('ended', 'cancelled'),
+      (count) => count === 10,
+    );
+    expect(await reasons()).toEqual([{ state: 'cancelled', reason: 'endpoint_deleted', c: 10 }]);
+    await receiver.close();
+  }, 60_000);
+});
+
 describe('a replay', () => {
   it('of one tenant does not hold up another, nor live events of its own endpoint', async () => {
     const slow = await startReceiver({ respond: () => ({ status: 400 }) });

@@ -182,10 +182,19 @@ describe('operators at random instants', () => {
         for (let n = 0; n < 50; n++) await actions[Math.floor(Math.random() * actions.length)]!();
       }),
     );
-    for (const delivery of deliveries) await api(tenant, delivery, 'cancel');
-    const left = async () =>
-      (await engine.db.query('select count(*)::int as c from posthaste.work where tenant = $1', [tenant]))
-        .rows[0].c;
+    // Again and again: a signal that was sent before may take effect after a cancel.
+    const left = async () => {
+      const open = await engine.db.query('select delivery from posthaste.work where tenant = $1', [tenant]);
+      for (const { delivery } of open.rows) await api(tenant, delivery, 'cancel');
+      return open.rows.length;
+    };
+    await until(left, (count) => count === 0);
+    // And no workflow may still have one to act on.
+    const running = `WorkflowType = 'delivery' and WhTenant = '${tenant}' and ExecutionStatus = 'Running'`;
+    await until(
+      async () => (await client.workflow.count(running)).count,
+      (count) => count === 0,
+    );
     await until(left, (count) => count === 0);
     expect(overlapping).toBe(1);
     const logs = await engine.db.query(
