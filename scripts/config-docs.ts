@@ -79,8 +79,7 @@ can't reach the data folder, as in a checkout below \`/root\`, its data goes to 
 
 ## Not there yet
 
-Payload versions and mail are not built, so \`POSTHASTE_VERSIONS\`, \`SMTP_URL\` and \`MAIL_FROM\` do nothing: they are
-not read. \`notify_emails\` of tenants and endpoints is kept and shown, and nobody writes to it yet.
+Payload versions are not built, so \`POSTHASTE_VERSIONS\` does nothing: it is not read.
 
 Named prepared statements are used: behind PgBouncer in transaction mode set \`max_prepared_statements\` (1.21 or newer).
 Nothing is deleted by age yet: drop old day partitions (\`posthaste.events_YYYYMMDD\`, …) yourself once nothing unfinished

@@ -61,7 +61,8 @@ language sql volatile as $$
     from due d where n.id = d.id returning n.*
   )
   select k.id, k.kind, k.at, k.facts, k.tries, k.endpoint, k.tenant, t.name,
-    array(select distinct a from unnest(t.notify_emails || e.notify_emails) a where a <> all (k.sent_to || k.refused) order by a),
+    array(select distinct a from unnest(t.notify_emails || e.notify_emails) a
+      where a <> all (k.sent_to || k.refused) and e.state <> 'deleted' and t.deleted_at is null order by a),
     k.due_at = 'infinity'
   from taken k join posthaste.endpoints e on e.id = k.endpoint join posthaste.tenants t on t.id = k.tenant
 $$;

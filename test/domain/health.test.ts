@@ -126,6 +126,19 @@ describe('the breaker', () => {
     expect(subject.edges).toEqual(['failing', 'opened', 'closed']);
   });
 
+  it('takes the success of a test send for a probe’s, before one is due', () => {
+    const subject = new Subject();
+    subject.trip(0);
+    const before = subject.probeAt;
+    subject.step(2, [{ ok: 1, okStartedMs: T0 + 1_900 }]); // on its way since before the trip, for all one knows
+    expect(subject.state?.health).toBe('open');
+    expect(before).toBeGreaterThan(3);
+    subject.step(3, [{ ok: 1, testOk: true, okStartedMs: T0 + 2_900 }]);
+    expect(subject.state?.health).toBe('half_open');
+    subject.step(4, [{ ok: 1, testOk: true, okStartedMs: T0 + 3_900 }]);
+    expect(subject.state?.health).toBe('recovering');
+  });
+
   it('is closed again when the pump has emptied, and says so once', () => {
     const subject = new Subject({ sendRate: 50 });
     subject.trip(0);

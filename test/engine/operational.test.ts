@@ -5,13 +5,18 @@ import { moveEndpoint } from '../../src/db/endpoint-states.ts';
 import { prepareEngine, type TestEngine, until } from '../support/engine.ts';
 import { startReceiver, type TestReceiver } from '../support/receiver.ts';
 import { enqueueMany, seedEndpoint, seedTenant } from '../support/seed.ts';
+import { startSmtp, type TestSmtp } from '../support/smtp.ts';
 
 let engine: TestEngine;
+let smtp: TestSmtp;
 let operators: TestReceiver;
 let secret: string;
 let operatorEndpoint: string;
 beforeAll(async () => {
   engine = await prepareEngine();
+  smtp = await startSmtp();
+  engine.config.smtpUrl = smtp.url;
+  engine.config.mailFrom = 'hooks@sender.example';
   operators = await startReceiver();
   ({ id: operatorEndpoint, secret } = await seedEndpoint(engine.db, 'posthaste', { url: operators.url }));
   await engine.start();
@@ -76,6 +81,9 @@ describe('an operator endpoint', () => {
     await seedTenant(engine.db, 'moved');
     const receiver = await startReceiver({ respond: () => ({ status: 410 }) });
     const { id } = await seedEndpoint(engine.db, 'moved', { url: receiver.url });
+    await engine.db.query(
+      `update posthaste.tenants set notify_emails = '{owner@moved.example}' where id = 'moved'`,
+    );
     await enqueueMany(engine.db, 'moved', 'a.b', 1);
     await has(id, 'disabled');
     await moveEndpoint(engine.db, 'moved', id, 'enable');
@@ -90,6 +98,9 @@ describe('an operator endpoint', () => {
       ['posthaste.endpoint.enabled', undefined],
       ['posthaste.endpoint.disabled', 'operator'],
     ]);
+    const [mail] = await smtp.waitFor(1); // of the first: who disables by hand knows
+    expect(mail).toMatchObject({ from: 'hooks@sender.example', to: ['owner@moved.example'] });
+    expect(mail!.text).toContain('410 Gone');
     await receiver.close();
   });
 

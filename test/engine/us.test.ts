@@ -1,7 +1,8 @@
 /** Many independent endpoints fail at once: breakers trip when our own network works, and freeze when it does not. */
 import { createServer } from 'node:net';
 import { expect, it } from 'vitest';
-import { ADMIN_KEY, prepareEngine, until } from '../support/engine.ts';
+import { countEndpoints, countHeld } from '../../src/db/upkeep.ts';
+import { prepareEngine, until } from '../support/engine.ts';
 import { startReceiver } from '../support/receiver.ts';
 import { enqueueMany, seedEndpoint, seedTenant } from '../support/seed.ts';
 
@@ -37,13 +38,10 @@ async function outage(alive: boolean) {
   await enqueueMany(engine.db, 'bad', 'a.b', 1);
   const count = async (what: string): Promise<number> =>
     (await engine.db.query(`select count(*) as c from posthaste.${what}`)).rows[0].c;
-  const frozen = async (): Promise<string | undefined> => {
-    const text = await (
-      await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${ADMIN_KEY}` } })
-    ).text();
-    return /^posthaste_sending_frozen (\d)/m.exec(text)?.[1];
-  };
-  return { count, frozen, close: () => (alive ? good.close() : undefined) };
+  const metrics = async (): Promise<string> => (await fetch(`${url}/metrics`)).text();
+  const frozen = async (): Promise<string | undefined> =>
+    /^posthaste_sending_frozen (\d)/m.exec(await metrics())?.[1];
+  return { db: engine.db, count, metrics, frozen, close: () => (alive ? good.close() : undefined) };
 }
 
 it('when what was known to be good is dead too, nothing trips, and deliveries go on by their own schedule', async () => {
@@ -60,12 +58,19 @@ it('when what was known to be good is dead too, nothing trips, and deliveries go
 });
 
 it('when what was known to be good can be reached, each of them trips', async () => {
-  const { count, frozen, close } = await outage(true);
+  const { db, count, metrics, frozen, close } = await outage(true);
   await until(
     () => count(`notices where kind = 'opened'`),
     (opened) => opened === FAILING,
   );
   expect(await frozen()).toBe('0');
   expect(await count(`endpoint_state where mode = 'pump'`)).toBe(FAILING);
+  expect(await metrics()).toContain(`posthaste_endpoint_edges_total{edge="opened"} ${FAILING}`);
+  expect(await metrics()).toContain('posthaste_endpoints{health="open"} ');
+  const shards = Array.from({ length: 16 }, (_, shard) => shard);
+  const { closed, ...ill } = await countEndpoints(db, shards);
+  expect(closed).toBe(1);
+  expect(Object.values(ill).reduce((sum, each) => sum + each, 0)).toBe(FAILING);
+  expect(await countHeld(db, shards)).toBe(await count('work where held_deadline is not null'));
   await close();
 });

@@ -230,6 +230,14 @@ describe('when something breaks', () => {
     expect(addressees()).toEqual(['b-later@shop.example', 'c-fine@shop.example']);
   });
 
+  it('nobody is written to about an endpoint that is deleted meanwhile', async () => {
+    const id = await edge('notice_24h');
+    await db.query(`update posthaste.endpoints set state = 'deleted' where id = $1`, [endpoint]);
+    mailing();
+    expect(await done(id)).toMatchObject({ sent_to: [] });
+    expect(smtp.mails).toEqual([]);
+  });
+
   it('mail older than a day is not sent any more', async () => {
     const id = await edge('notice_24h');
     await db.query(`update posthaste.notices set at = now() - interval '25 hours' where id = $1`, [id]);
