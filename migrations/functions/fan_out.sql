@@ -12,7 +12,7 @@ create or replace function posthaste.fan_out(
   p_tenants text[], p_xids text[], p_seqs bigint[], p_limits int[], -- per tenant: start after (xid, seq), at most limit
   p_rooms int[],                         -- per tenant: deliveries it may have more of; one event is always taken
   p_dispatch text,                       -- id for the group (…-2, …-3 for each further 500)
-  p_singles int,                         -- up to so many deliveries go without a group
+  p_singles int,                         -- up to so many deliveries go without a group; 2147483647: each has a workflow, held or not
   p_alive interval,                      -- how long work may wait for its workflow before the scanner looks
   out tenants json, out dispatches json, out deliveries json
 ) language plpgsql set enable_seqscan = off set jit = off as $$
@@ -90,7 +90,7 @@ begin
     select p.delivery, p.tenant, p.endpoint, p.event, p.event_at, p.type, p.sequence, v_now, p.shard,
       'live', 'first', case when p.held then 'held' else 'ready' end, v_now, v_now + p.deadline_ms * interval '1 millisecond',
       case when p.held then v_now + p.deadline_ms * interval '1 millisecond' when p.dispatch is null then clock_timestamp() + p_alive else 'infinity' end,
-      p.dispatch, p.dispatch is null and not p.held, case when p.held then v_now + p.deadline_ms * interval '1 millisecond' end
+      p.dispatch, p.dispatch is null and (not p.held or p_singles = 2147483647), case when p.held then v_now + p.deadline_ms * interval '1 millisecond' end
     from placed p
   )
   select
@@ -100,6 +100,6 @@ begin
       from matched m group by m.tenant) x),
     (select json_agg(json_build_object('id', g.id, 'members', g.members)) from groups g),
     (select json_agg(json_build_object('delivery', p.delivery, 'tenant', p.tenant, 'endpoint', p.endpoint, 'event', p.event, 'event_type', p.type))
-      from placed p where p.dispatch is null and not p.held)
+      from placed p where p.dispatch is null and (not p.held or p_singles = 2147483647))
   into tenants, dispatches, deliveries;
 end $$;

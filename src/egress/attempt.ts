@@ -318,6 +318,9 @@ function faultName(error: Error): string {
   return error.message === 'bad response' || error.message === 'bad upgrade' ? 'HTTPParserError' : error.name;
 }
 
+/** After one more look at the sockets: a process that was stopped finds answers there that came in time. */
 function onDeadline(attempt: Attempt): void {
-  attempt.deadline();
+  setImmediate(() => {
+    if (!attempt.settled) attempt.deadline();
+  });
 }

@@ -64,7 +64,7 @@ export function createHealth(options: HealthOptions): Health {
     const due = await healthDue(db, shards, LIMIT);
     const frozen = await options.isItUs(due); // also without news: a freeze ends when it is quiet
     if (due.length === 0) return false;
-    const steps = due.map((row) => decide(row, frozen));
+    const steps = due.map((row) => decideSafely(row, frozen));
     const stood = await applyHealth(db, steps);
     const disabled = stood.filter((row) => row.disabled).map((row) => row.endpoint);
     const written = new Set(stood.map((row) => row.endpoint));
@@ -76,8 +76,21 @@ export function createHealth(options: HealthOptions): Health {
       }
     }
     if (disabled.length > 0) await options.endWorkOf(disabled);
-    options.scan();
+    if (due.some((row, i) => callsForScan(row, steps[i]!))) options.scan();
     return due[0]!.more || stood.length < due.length;
+  };
+
+  /** One endpoint whose memory is damaged must not stop the others: it starts anew as a healthy one. */
+  const decideSafely = (row: DueHealth, frozen: boolean): AppliedHealth => {
+    try {
+      return decide(row, frozen);
+    } catch (error) {
+      log.error(
+        { err: error, endpoint: row.endpoint },
+        'the health of an endpoint could not be judged; it is forgotten',
+      );
+      return decide({ ...row, memory: null, facts: [] }, frozen);
+    }
   };
 
   let running: Promise<void> = Promise.resolve();
@@ -123,6 +136,16 @@ export function createHealth(options: HealthOptions): Health {
       await running;
     },
   };
+}
+
+/** Somebody may have to send now who would not by himself: a pump is needed, a probe is due, an operator spoke. */
+function callsForScan(row: DueHealth, step: AppliedHealth): boolean {
+  return (
+    (step.pump && row.mode === 'shared') ||
+    (step.set_probe && step.probe_at !== null && Date.parse(step.probe_at) <= row.now_ms) ||
+    (step.probe_at === null && row.health !== step.health) ||
+    row.facts.some((fact) => typeof (fact as { edit?: unknown }).edit === 'string')
+  );
 }
 
 /** One endpoint: rows → reducer → row. Exported for tests. */

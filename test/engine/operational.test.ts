@@ -68,7 +68,7 @@ describe('an operator endpoint', () => {
       tenant: 'acme',
       host: `127.0.0.1:${receiver.port}`,
       last_status: 503,
-      last_class: 'http_5xx',
+      last_class: 'http_503',
     });
     expect(Date.parse(failing.data.next_probe_at as string)).toBeGreaterThan(
       Date.parse(failing.data.since as string),

@@ -98,7 +98,7 @@ describe('a test send', () => {
     for (let i = 0; i < 21; i++)
       expect((await test()).json).toMatchObject({ delivered: false, event_type: 'posthaste.test' });
     expect((await test()).json.attempt).toMatchObject({
-      class: 'http_5xx',
+      class: 'http_503',
       decision: 'dead',
       next_attempt_at: null,
       response: { status: 503, body: 'no' },

@@ -41,7 +41,7 @@ describe('with grouping never', () => {
       respond: ({ path, webhookId }) => {
         const key = `${path} ${webhookId}`;
         tries.set(key, (tries.get(key) ?? 0) + 1);
-        return { status: path === '/fails-twice' && tries.get(key)! < 3 ? 503 : 200 };
+        return { status: path === '/fails-twice' && tries.get(key)! < 3 ? 404 : 200 };
       },
     });
     await seedEndpoint(engine.db, 'each', { url: `${receiver.url}/works` });

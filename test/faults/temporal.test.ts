@@ -12,7 +12,7 @@ describe('a Temporal server that lacks the search attributes', () => {
       respond: ({ path, webhookId }) => {
         const key = `${path} ${webhookId}`;
         tries.set(key, (tries.get(key) ?? 0) + 1);
-        return { status: path.endsWith('/1') && tries.get(key) === 1 ? 503 : 200 };
+        return { status: path.endsWith('/1') && tries.get(key) === 1 ? 404 : 200 };
       },
     });
     const crowd = await seedCrowd(engine.db, {
