@@ -11,7 +11,8 @@ declare
   v_until timestamptz := least(r.until, r.created_at);
   v_scope text := case when r.endpoint is null then '%1$s.tenant = $1' else '%1$s.endpoint = $2 and %1$s.tenant = $1' end;
   v_hit text := '($3::text is null or %1$s.event = $3) and ($4::text is null or %1$s.event_type = $4) and ($5::text[] is null or %1$s.state = any ($5))
-    and ($6::int is null or %1$s.last_status = $6) and ($7::text is null or %1$s.last_class = $7)';
+    and ($6::int is null or %1$s.last_status = $6) and ($7::text is null or %1$s.last_class = $7)
+    and %1$s.kind <> ''test''';
 begin
   -- Planned for the values at hand: each of these is one index scan from the cursor on.
   if r.phase = 'missed' then
@@ -25,7 +26,7 @@ begin
         order by f.event_at, f.event limit $7
       ) f
       join posthaste.endpoints e on e.id = $2
-      left join posthaste.events v on v.tenant = $1 and v.created_at = f.event_at and v.id = f.event and (e.event_types is null or v.type = any (e.event_types))
+      left join posthaste.events v on v.tenant = $1 and v.created_at = f.event_at and v.id = f.event and not v.test and (e.event_types is null or v.type = any (e.event_types))
       order by f.event_at, f.event $q$
       using r.tenant, r.endpoint, r.since, r.cursor_at, r.cursor_id, v_until, p_limit;
   elsif r.source = 'dead_letters' then

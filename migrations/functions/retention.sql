@@ -81,7 +81,7 @@ begin
 end $$;
 
 -- Rows that no partition's end takes along, up to p_limit of each kind: days that sat in a default partition, what was
--- kept and is needed no more, keys of events that are gone. Answers how many went.
+-- kept and is needed no more, notices and replays of old, keys of events that are gone. Answers how many went.
 create or replace function posthaste.purge_old(p_limit int) returns bigint language plpgsql volatile as $$
 declare
   v_from timestamptz := posthaste.kept_from();
@@ -121,6 +121,14 @@ begin
     select o.ctid from posthaste.event_fanouts_default o
     where o.event_at < v_from
       and not exists (select from posthaste.kept_events k where k.tenant = o.tenant and k.created_at = o.event_at and k.id = o.event) limit p_limit));
+  get diagnostics v_rows = row_count;
+  v_gone := v_gone + v_rows;
+  delete from posthaste.notices n where n.id = any (array(
+    select o.id from posthaste.notices o where o.at < v_from and o.due_at = 'infinity' order by o.id limit p_limit));
+  get diagnostics v_rows = row_count;
+  v_gone := v_gone + v_rows;
+  delete from posthaste.replays r where r.id = any (array(
+    select o.id from posthaste.replays o where o.created_at < v_from and o.state <> 'running' limit p_limit));
   get diagnostics v_rows = row_count;
   v_gone := v_gone + v_rows;
   delete from posthaste.event_keys y where y.ctid = any (array(

@@ -316,7 +316,7 @@ begin
   ), tally as materialized (
     select x.endpoint, count(*)::int as freed, count(*) filter (where x.kind = 'test')::int as tests,
       count(*) filter (where x.health = 'ok')::int as ok, count(*) filter (where x.health = 'failure')::int as fail,
-      count(*) filter (where x.health = 'failure' and x.class like '%timeout%')::int as timeouts,
+      count(*) filter (where x.health = 'failure' and (x.class = 'deadline' or x.class like '%timeout%'))::int as timeouts,
       count(*) filter (where x.health = 'throttled')::int as throttled, count(*) filter (where x.health = 'configuration')::int as config,
       count(*) filter (where x.health = 'neutral')::int as neutral, count(*) filter (where x.duration_ms > 2000)::int as slow,
       max(x.revision) filter (where x.class = 'http_410' and x.kind <> 'test') as gone_revision, max(x.pause_until) as pause_until, max(x.epoch) as epoch,

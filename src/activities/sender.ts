@@ -14,7 +14,7 @@ import { LRUCache } from 'lru-cache';
 import type { DbClock } from '../db/clock.ts';
 import { type LoadedDelivery, type LoadedEndpoint, loadBodies, loadEndpoints } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
-import { type ClaimAnswer, claim } from '../db/verbs.ts';
+import { type ClaimAnswer, claim, giveBack } from '../db/verbs.ts';
 import type { Egress } from '../egress/post.ts';
 import type { Log } from '../log.ts';
 import type { MasterKeys } from '../secrets.ts';
@@ -73,6 +73,8 @@ export interface SenderDeps {
 const MAX_CLOCK_ERROR_MS = 5_000;
 const ENDPOINT_TTL_MS = 1_000;
 
+const unsureOfTime = (deps: SenderDeps): boolean => deps.clock.uncertaintyMs() > MAX_CLOCK_ERROR_MS;
+
 export function createSender(deps: SenderDeps): Sender {
   const granted: Granted = new Map();
   const prepared = new LRUCache<string, Promise<PreparedEndpoint | undefined>>({
@@ -81,6 +83,10 @@ export function createSender(deps: SenderDeps): Sender {
   });
   return {
     async sendClaimed(row, claimed, claimedAt, options) {
+      if (unsureOfTime(deps)) {
+        await giveBack(deps.db, [{ delivery: row.delivery, endpoint: row.endpoint, token: claimed.token! }]);
+        return { kind: 'left' };
+      }
       deps.gate.enter(row.tenant);
       try {
         let endpoint = prepared.get(row.endpoint);
@@ -117,7 +123,7 @@ async function sendBatch(
   options: SendOptions,
   onOutcome: (member: LoadedDelivery, outcome: MemberOutcome) => void,
 ): Promise<void> {
-  if (deps.clock.uncertaintyMs() > MAX_CLOCK_ERROR_MS) {
+  if (unsureOfTime(deps)) {
     throw new Error('This worker does not know the time well enough to sign; it asks the database again.');
   }
   const queues = new Map<string, EndpointQueue>();
