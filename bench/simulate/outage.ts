@@ -87,7 +87,7 @@ export function simulateOutage(plan: OutagePlan): Measured {
   let closedMs: number | null = null;
   let drainedMs: number | null = null;
   let nearlyMs: number | null = null;
-  let [sentBack, deliveredBack] = [0, 0];
+  let [sentBack, deliveredBack, createdBefore] = [0, 0, 0];
   const scenario = {
     policy: plan.policy,
     offered: CAPACITY * plan.load,
@@ -127,8 +127,14 @@ export function simulateOutage(plan: OutagePlan): Measured {
       // What was created and is not delivered, in whatever state.
       backlog = world.created - delivered;
       left = backlog;
+      createdBefore = world.created;
     }
     world.tick();
+  }
+  // What is still waiting at the horizon has waited at least until then.
+  if (drainedMs === null) {
+    const delivered = delays.reduce((sum, count) => sum + count, 0);
+    delays[delays.length - 1]! += world.created - createdBefore - delivered;
   }
   const end = drainedMs ?? endMs;
   const from = closedMs ?? backMs;
