@@ -51,8 +51,8 @@ function percentile(histogram: Uint32Array, share: number): number {
   return 0;
 }
 
-/** Below so many requests per second chance alone makes bursts. */
-const BURST_LEAST = 10;
+/** A second with fewer requests than this is no burst that hurts; at low rates chance alone doubles one. */
+const BURST_LEAST = 0.8 * CAPACITY;
 
 const meanOf = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
@@ -65,7 +65,7 @@ function burstOf(seconds: readonly number[]): number {
       meanOf(seconds.slice(Math.max(0, i - 10), i)),
       meanOf(seconds.slice(i + 1, i + 11)),
     );
-    if (mean >= BURST_LEAST) most = Math.max(most, seconds[i]! / mean);
+    if (seconds[i]! >= BURST_LEAST && mean > 0) most = Math.max(most, seconds[i]! / mean);
   }
   return most;
 }
