@@ -100,7 +100,7 @@ for (const kind of ['shed', 'collapse', 'fragile'] as const) {
       kind,
       (run.peak / CAPACITY).toFixed(2),
       run.drainSeconds === null ? 'never' : `${(run.drainSeconds / 60).toFixed(0)} min`,
-      seconds(run.liveP95Seconds),
+      run.liveP95Seconds * 1000 >= run.plan.horizonMs ? 'never' : seconds(run.liveP95Seconds),
       run.wasted,
       run.attempts,
       seconds(run.downSeconds),

@@ -51,8 +51,8 @@ function percentile(histogram: Uint32Array, share: number): number {
   return 0;
 }
 
-/** Below so many requests per second chance alone makes bursts. */
-const BURST_LEAST = 10;
+/** A second with fewer requests than this is no burst that hurts; at low rates chance alone doubles one. */
+const BURST_LEAST = 0.8 * CAPACITY;
 
 const meanOf = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
@@ -65,7 +65,7 @@ function burstOf(seconds: readonly number[]): number {
       meanOf(seconds.slice(Math.max(0, i - 10), i)),
       meanOf(seconds.slice(i + 1, i + 11)),
     );
-    if (mean >= BURST_LEAST) most = Math.max(most, seconds[i]! / mean);
+    if (seconds[i]! >= BURST_LEAST && mean > 0) most = Math.max(most, seconds[i]! / mean);
   }
   return most;
 }
@@ -87,7 +87,7 @@ export function simulateOutage(plan: OutagePlan): Measured {
   let closedMs: number | null = null;
   let drainedMs: number | null = null;
   let nearlyMs: number | null = null;
-  let [sentBack, deliveredBack] = [0, 0];
+  let [sentBack, deliveredBack, createdBefore] = [0, 0, 0];
   const scenario = {
     policy: plan.policy,
     offered: CAPACITY * plan.load,
@@ -127,8 +127,14 @@ export function simulateOutage(plan: OutagePlan): Measured {
       // What was created and is not delivered, in whatever state.
       backlog = world.created - delivered;
       left = backlog;
+      createdBefore = world.created;
     }
     world.tick();
+  }
+  // What is still waiting at the horizon has waited at least until then.
+  if (drainedMs === null) {
+    const delivered = delays.reduce((sum, count) => sum + count, 0);
+    delays[delays.length - 1]! += world.created - createdBefore - delivered;
   }
   const end = drainedMs ?? endMs;
   const from = closedMs ?? backMs;

@@ -223,7 +223,9 @@ export function passTime(step: Step): void {
   if (s.health === 'open' && seen.nowMs >= s.probeAtMs) s.health = 'half_open';
 }
 
-export const gatedWakeMs = (step: Step): number | null => (step.seen.held > 0 ? leaseEndMs(step) : null);
+/** Nothing is probed while nothing waits or an operator has paused the endpoint: what changes that is a fact. */
+export const gatedWakeMs = (step: Step): number | null =>
+  step.seen.held > 0 && step.seen.operator === 'active' ? leaseEndMs(step) : null;
 
 /** One step of escalation is forgiven for each ten minutes without a trip. */
 export function decay(s: HealthState, nowMs: number): void {

@@ -303,7 +303,7 @@ function wakeOf(step: Step, clockMs: number | null): number | null {
   else {
     times.push(tripDueMs(step));
     if (s.pace?.phase === 'fading') times.push(s.pace.fadesMs);
-    else if (s.pace !== null && seen.held > 0)
+    else if (s.pace !== null && seen.held > 0 && seen.operator === 'active')
       times.push(Math.max(seen.nowMs, step.pauseUntilMs ?? 0) + PACED_STEP_MS);
   }
   const known = times.filter((time) => time !== null);

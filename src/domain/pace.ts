@@ -53,9 +53,9 @@ export function startPace(before: number, nowMs: number): Pace {
 }
 
 /**
- * A lower pace after a congestion. W is a little above what was taken of the rate at that moment. With the rate
- * itself, which had overshot, each round overshoots again after half of K: 45 % longer drains at λ/C = 0.8 where this
- * takes 38 %. With exactly what was taken there are fewer refusals, but the rate stays below the capacity for longer.
+ * A lower pace after a congestion. W is close to what was taken of the rate at that moment. With the rate itself, which
+ * had overshot, each round overshoots again after half of K (docs/simulation.md); with exactly what was taken there are
+ * fewer refusals, but the rate stays below the capacity for longer.
  * @param rate what was sent until now.
  */
 export function decreased(pace: Pace | null, rate: number, beta: number, nowMs: number): Pace {
