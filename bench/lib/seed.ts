@@ -42,7 +42,8 @@ export async function seedEndpoints(db: Pool, seeds: readonly EndpointSeed[]): P
       [column('id'), column('tenant'), column('url'), JSON.stringify(checked.policy), checked.deadlineMs],
     );
     await db.query(
-      `insert into posthaste.endpoint_state (endpoint, tenant, cap) select * from unnest($1::text[], $2::text[], $3::int[])`,
+      `insert into posthaste.endpoint_state (endpoint, tenant, cap, shard)
+       select x.*, t.shard from unnest($1::text[], $2::text[], $3::int[]) x (endpoint, tenant, cap) join posthaste.tenants t on t.id = x.tenant`,
       [column('id'), column('tenant'), column('cap')],
     );
     await db.query(

@@ -107,7 +107,14 @@ export function createRelay(options: RelayOptions): Relay {
       full = await discovery.poll();
       polledAt = now;
     }
+    // Where attempts begin elsewhere their rows say so; what is outstanding must not wait for the next event to be seen.
+    const blind = !starter.seesAttempts && starter.outstanding() > 0;
+    if (blind && now - boundAt >= BOUND_REFRESH_MS) {
+      await bound.refresh();
+      boundAt = now;
+    }
     if (discovery.waiting().size === 0) {
+      if (blind) return { ms: BOUND_REFRESH_MS, poke: true };
       idleMs = Math.min(POLL_MAX_MS, idleMs * 1.2);
       return full ? AT_ONCE : { ms: idleMs, poke: true };
     }

@@ -41,6 +41,8 @@ export interface DeliveryNames {
 
 export interface Starter {
   budget: StartBudget;
+  /** First attempts begin in this process: it sees them begin. Otherwise whoever started them must look. */
+  seesAttempts: boolean;
   /** Starts whose first attempt has not been seen to begin. */
   outstanding(): number;
   /** Temporal answered lately; while false, callers leave work where it is. */
@@ -148,12 +150,11 @@ export function createStarter(deps: StarterDeps): Starter {
     ];
     return { typedSearchAttributes: new TypedSearchAttributes(pairs) };
   };
-  /** Outstanding until its first attempt begins; or, where that can't be seen, until Temporal has it. */
+  /** Outstanding until its first attempt begins, as this process or (by the rows) its relay sees it. */
   const noted = async (workflowId: string, start: () => Promise<boolean>): Promise<boolean> => {
     started.set(workflowId, performance.now());
     const done = await start();
     if (!done) started.delete(workflowId);
-    else if (!deps.seesAttempts) began(workflowId);
     return done;
   };
   const began = (workflowId: string): void => {
@@ -176,6 +177,7 @@ export function createStarter(deps: StarterDeps): Starter {
 
   return {
     budget,
+    seesAttempts: deps.seesAttempts,
     outstanding,
     available: () => performance.now() >= downUntil,
     async startDelivery(names, input) {
@@ -187,7 +189,9 @@ export function createStarter(deps: StarterDeps): Starter {
             requestEagerStart: true,
           }),
         );
-      return input.dueAt === undefined ? noted(workflowId, start) : start();
+      // The scanner's have a lane and are not looked after by the relay.
+      const seen = input.dueAt === undefined && (deps.seesAttempts || input.lane === undefined);
+      return seen ? noted(workflowId, start) : start();
     },
     async startDispatch(dispatch, lane, members) {
       const workflowId = dispatchWorkflowId(dispatch);
