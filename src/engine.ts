@@ -31,8 +31,8 @@ import { LANE_QUEUES, type Lane } from './workflows/contract.ts';
 
 /** Deliveries that may sleep in a workflow of their own: a wake costs about a start. */
 const LIVING_LIMIT = 300;
-/** Endpoints in mode pump that may have a workflow. */
-const LIVING_ENDPOINTS = 300;
+/** Endpoints in mode pump that may have a workflow: each costs Temporal about two starts a minute while it is probed. */
+const LIVING_ENDPOINTS = 100;
 /** How long a stop waits for PostgreSQL to take the last answers. */
 const DRAIN_MS = 30_000;
 /** Deliveries of a disabled endpoint that are shown to the scanner at once. */

@@ -314,28 +314,37 @@ begin
     -- join them by nested loops, 200 x 200.
     select * from ended union all select * from kept
   ), tally as materialized (
+    -- Without ordered aggregates: those would sort whole attempts, bodies and all.
     select x.endpoint, count(*)::int as freed, count(*) filter (where x.kind = 'test')::int as tests,
-      count(*) filter (where x.health = 'ok')::int as ok, count(*) filter (where x.health = 'failure')::int as fail,
+      count(*) filter (where x.health = 'ok')::int as ok, max(x.ord) filter (where x.health = 'ok') as last_ok,
+      count(*) filter (where x.health <> 'ok' or x.duration_ms > 2000)::int as remarkable, max(x.pause_until) as pause_until, max(x.epoch) as epoch,
+      max(x.started_at) filter (where x.health = 'ok') as ok_started_at, bool_or(x.kind = 'test' and x.health = 'ok') as test_ok
+    from changed x group by x.endpoint
+  ), remarks as materialized (
+    select t.endpoint, count(*) filter (where x.health = 'failure')::int as fail,
+      count(*) filter (where x.health = 'failure' and x.ord > coalesce(t.last_ok, 0))::int as fail_since,
       count(*) filter (where x.health = 'failure' and (x.class = 'deadline' or x.class like '%timeout%'))::int as timeouts,
       count(*) filter (where x.health = 'throttled')::int as throttled, count(*) filter (where x.health = 'configuration')::int as config,
       count(*) filter (where x.health = 'neutral')::int as neutral, count(*) filter (where x.duration_ms > 2000)::int as slow,
-      max(x.revision) filter (where x.class = 'http_410' and x.kind <> 'test') as gone_revision, max(x.pause_until) as pause_until, max(x.epoch) as epoch,
+      max(x.revision) filter (where x.class = 'http_410' and x.kind <> 'test') as gone_revision,
       max(x.started_at) filter (where x.health in ('failure', 'throttled')) as started_at,
-      max(x.started_at) filter (where x.health = 'ok') as ok_started_at, bool_or(x.kind = 'test' and x.health = 'ok') as test_ok,
       (array_agg(distinct x.delivery) filter (where x.health in ('failure', 'throttled')))[1:5] as deliveries,
-      (array_agg(x.status order by x.ord desc))[1] as status, (array_agg(x.class order by x.ord desc))[1] as class,
-      string_agg(case x.health when 'ok' then 'o' when 'failure' then 'f' else '' end, '' order by x.ord) as line
-    from changed x group by x.endpoint
+      (array_agg(x.status order by x.ord desc))[1] as status, (array_agg(x.class order by x.ord desc))[1] as class
+    from tally t join (select c.endpoint, c.delivery, c.ord, c.health, c.class, c.status, c.duration_ms, c.started_at, c.revision, c.kind from changed c) x
+      on x.endpoint = t.endpoint
+    where t.remarkable > 0 group by t.endpoint
   ), slots as (
     update posthaste.endpoint_state s
     set in_flight = s.in_flight - (t.freed - t.tests), test_in_flight = s.test_in_flight - t.tests,
       oks = s.oks + t.ok, last_success_at = case when t.ok > 0 then v_now else s.last_success_at end,
-      fails_in_row = case when t.ok > 0 then length(substring(t.line from 'f*$')) else s.fails_in_row + t.fail end,
+      fails_in_row = case when t.ok > 0 then 0 else s.fails_in_row end + coalesce(m.fail_since, 0),
       busy_since = v_now, pause_until = greatest(s.pause_until, t.pause_until),
-      send_rate = s.send_rate * exp(greatest(-40, -extract(epoch from v_now - s.send_rate_at)::float8 / 30)) + t.freed / 30.0, send_rate_at = v_now
-    from tally t
+      send_rate = s.send_rate * exp(greatest(-40, -extract(epoch from v_now - s.send_rate_at)::float8 / 30)) + t.freed / 30.0,
+      recent_rate = s.recent_rate * exp(greatest(-40, -extract(epoch from v_now - s.send_rate_at)::float8 / 2)) + t.freed / 2.0, send_rate_at = v_now
+    from tally t left join remarks m on m.endpoint = t.endpoint
     where s.endpoint = t.endpoint
-    returning t.*, s.shard, s.health as endpoint_health, s.mode, s.rate
+    returning t.endpoint, t.ok, t.epoch, t.ok_started_at, t.test_ok, t.remarkable, t.pause_until, m.fail, m.timeouts, m.throttled, m.config, m.neutral, m.slow,
+      m.gone_revision, m.started_at, m.deliveries, m.status, m.class, s.shard, s.health, s.rate
   ), inbox as (
     -- Plain success of a plainly healthy endpoint is only counted, in its row.
     insert into posthaste.health_inbox (endpoint, shard, fact)
@@ -346,7 +355,7 @@ begin
       'pauseUntilMs', floor(extract(epoch from t.pause_until) * 1000), 'goneRevision', t.gone_revision)
     from slots t
     where t.fail > 0 or t.throttled > 0 or t.config > 0 or t.slow > 0 or t.gone_revision is not null or t.pause_until is not null
-      or t.endpoint_health <> 'closed' or t.rate is not null
+      or t.health <> 'closed' or t.rate is not null
   ), finals as (
     insert into posthaste.deliveries (id, tenant, endpoint, event, event_at, event_type, sequence, created_at, finished_at,
       kind, state, reason, n, burned, generation, last_status, last_class)

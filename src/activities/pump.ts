@@ -22,6 +22,8 @@ const LINGER_MS = 10_000;
 /** Waits longer than this are a workflow's, not ours. */
 const SHORT_WAIT_MS = 5_000;
 const POLL_MS = 250;
+/** Under a rate, tokens are collected for this long: a claim for each would cost more than the request. */
+const TOKEN_PAUSE_MS = 250;
 /** Freed slots are collected for this long before they are claimed. */
 const SLOT_PAUSE_MS = 5;
 
@@ -108,7 +110,9 @@ export async function runPump(
     if (waitMs > SHORT_WAIT_MS && under.size === 0 && claims.length === 0) break;
     if (claims.length > 0 && answer.until === null && (answer.remaining ?? 0) > 0 && claims.length >= room)
       continue;
-    await pause(Math.max(1, Math.min(waitMs, 1_000)));
+    await pause(
+      answer.until === null ? Math.max(1, waitMs) : Math.min(Math.max(TOKEN_PAUSE_MS, waitMs), 1_000),
+    );
     if (under.size > 0) await new Promise((resolve) => setTimeout(resolve, SLOT_PAUSE_MS));
   }
   await Promise.all(under);

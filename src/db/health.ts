@@ -16,6 +16,7 @@ export interface DueHealth {
   health: string;
   oks: number;
   send_rate: number;
+  recent_rate: number; // the same over 2 s
   last_success_at: Date | null;
   pause_until: Date | number; // -Infinity: none
   cap: number;

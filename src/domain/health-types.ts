@@ -17,6 +17,8 @@ export interface Seen {
   readonly mode: 'shared' | 'pump';
   readonly oks: number; // 2xx ever
   readonly sendRate: number; // finished requests per second, EWMA of 30 s
+  /** The same over the last 2 s, if known: what the endpoint was really sent when it first says 429. */
+  readonly recentRate?: number;
   readonly lastSuccessAtMs: number | null;
   readonly operator: 'active' | 'paused' | 'disabled';
   readonly cap: number;

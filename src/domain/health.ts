@@ -100,7 +100,8 @@ function addToRows(step: Step, fact: Fact): void {
 }
 
 /** What a quiet endpoint was sent says nothing of what it can take. */
-const firstRate = ({ s, seen }: Step): number => Math.max(FIRST_THROTTLED_RATE, rateOf(s, seen));
+const firstRate = ({ s, seen }: Step): number =>
+  Math.max(FIRST_THROTTLED_RATE, rateOf(s, seen), seen.recentRate ?? 0);
 
 /** 429, and 503 with Retry-After: pause, and go on at a lower rate. Once per flight. */
 function throttle(step: Step, fact: Fact): void {

@@ -19,6 +19,8 @@ const TARGET_SHARE = 1.2;
  * backlog at 0.2/s. No receiver that can hold a webhook is hurt by one request per second.
  */
 const LEAST_TARGET = 1;
+/** How far the rate doubles after a first congestion, in times of what was sent then. */
+const FIRST_TARGET = 4;
 const PERCENT_PER_SECOND = 1.01;
 const K_MS = 60_000;
 /** A step that comes late grows no more than this: rates follow answers, and there were none to follow. */
@@ -56,14 +58,16 @@ export function startPace(before: number, nowMs: number): Pace {
  * A lower pace after a congestion. W is close to what was taken of the rate at that moment. With the rate itself, which
  * had overshot, each round overshoots again after half of K (docs/simulation.md); with exactly what was taken there are
  * fewer refusals, but the rate stays below the capacity for longer.
+ * The first one tells little: what was sent in the moment before it may be far below what the receiver takes. So the
+ * rate doubles on until the next, which comes within seconds where the first was right.
  * @param rate what was sent until now.
  */
 export function decreased(pace: Pace | null, rate: number, beta: number, nowMs: number): Pace {
   const congested = Math.max(LEAST_RATE, rate * Math.max(LEAST_TAKEN, 1 - TAKEN_WEIGHT * refusedShare(pace)));
   return {
-    phase: 'cubic',
+    phase: pace === null ? 'double' : 'cubic',
     rate: Math.max(LEAST_RATE, beta * congested),
-    target: pace?.target ?? Math.max(LEAST_TARGET, rate),
+    target: pace?.target ?? Math.max(LEAST_TARGET, FIRST_TARGET * rate),
     congested,
     beta,
     grownMs: 0,
