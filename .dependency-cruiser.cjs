@@ -43,7 +43,13 @@ module.exports = {
     }),
     ...folder('activities', 'Activities use domain, db and egress; Temporal’s client comes as an argument.', {
       from: '^src/activities/',
-      allowed: ['^src/(domain|db|egress)/', CONTRACT, ROOT_FILES, NODE, npm('@temporalio/(activity|common)', 'lru-cache')],
+      allowed: [
+        '^src/(domain|db|egress)/',
+        CONTRACT,
+        ROOT_FILES,
+        NODE,
+        npm('@temporalio/(activity|common)', 'lru-cache'),
+      ],
       types: ['^src/temporal/', CONFIG],
     }),
     ...folder(

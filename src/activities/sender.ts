@@ -85,12 +85,14 @@ export function createSender(deps: SenderDeps): Sender {
   });
   return {
     async sendClaimed(row, claimed, claimedAt, options) {
-      if (unsureOfTime(deps)) {
-        await giveBack(deps.db, [{ delivery: row.delivery, endpoint: row.endpoint, token: claimed.token! }]);
-        return { kind: 'left' };
-      }
       deps.gate.enter(row.tenant);
       try {
+        if (unsureOfTime(deps)) {
+          await giveBack(deps.db, [
+            { delivery: row.delivery, endpoint: row.endpoint, token: claimed.token! },
+          ]);
+          return { kind: 'left' };
+        }
         let endpoint = prepared.get(row.endpoint);
         if (endpoint === undefined) {
           endpoint = loadEndpoints(deps.db, [row.endpoint])
