@@ -69,6 +69,7 @@ export const PROBLEMS = {
     'Key protected',
     'The admin key comes from POSTHASTE_ADMIN_KEY. Change it there and restart.',
   ],
+  test_delivery: [409, 'Test send', 'A test is sent once. Send another: POST …/endpoints/{id}/test.'],
   event_expired: [
     410,
     'Event no longer kept',

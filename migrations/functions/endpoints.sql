@@ -11,18 +11,18 @@ declare
   v_next text;
 begin
   select e.state into v_state from posthaste.endpoints e
-  where e.id = p_endpoint and (p_tenant is null or e.tenant = p_tenant) and e.state <> 'deleted' for update;
+  where e.id = p_endpoint and (p_tenant is null or e.tenant = p_tenant) and e.state <> 'deleted' for no key update;
   if v_state is null then
     return null;
   end if;
   v_next := case
     when p_move = 'pause' and v_state = 'active' then 'paused'
     when p_move = 'resume' and v_state = 'paused' then 'active'
-    when p_move = 'enable' and v_state = 'disabled' then 'active'
+    when p_move = 'enable' and v_state in ('disabled', 'paused') then 'active'
     when p_move = 'disable' and v_state in ('active', 'paused') then 'disabled'
     when p_move = 'delete' then 'deleted'
   end;
-  if v_next is null and p_move <> 'resume' then
+  if v_next is null and (p_move <> 'resume' or v_state <> 'active') then
     return v_state;
   end if;
   perform posthaste.lock_endpoints(array[p_endpoint]);
@@ -39,7 +39,7 @@ begin
     mode_since = case when p_move = 'pause' and s.mode = 'shared' then v_now else s.mode_since end,
     mode = case when p_move = 'pause' then 'pump' else s.mode end,
     -- A receiver that asked for rest, and an operator who knows better.
-    pause_until = case when p_move = 'resume' then '-infinity' else s.pause_until end,
+    pause_until = case when p_move in ('resume', 'enable') then '-infinity' else s.pause_until end,
     pump_until = case when s.pump_token is null then '-infinity' else s.pump_until end
   where s.endpoint = p_endpoint returning s.shard into v_shard;
   if v_next is distinct from 'deleted' then

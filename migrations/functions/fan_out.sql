@@ -19,6 +19,7 @@ create or replace function posthaste.fan_out(
 declare
   v_held bigint;
   v_now timestamptz := posthaste.now_ms();
+  v_pumped text[];
   v_prefix text := 'dlv_' || posthaste.id_time(v_now);
 begin
   select count(*) into v_held from (
@@ -30,8 +31,10 @@ begin
   end if;
 
   -- An endpoint that is leaving mode pump takes along what is held; rows made held here must not come behind that.
-  perform 1 from posthaste.endpoint_state s where s.shard = any (p_shards) and s.tenant = any (p_tenants) and s.mode = 'pump'
-  order by s.endpoint for share;
+  -- Who goes to mode pump after this look gets its rows as ready; the claim holds them.
+  v_pumped := array(select x.endpoint from (
+    select s.endpoint, s.mode from posthaste.endpoint_state s where s.shard = any (p_shards) and s.tenant = any (p_tenants) and s.mode = 'pump'
+    order by s.endpoint for share) x where x.mode = 'pump');
 
   with want as materialized (
     select w.tenant, w.xid, w.seq, least(w.lim, greatest(1, w.room / greatest(1, (
@@ -63,15 +66,14 @@ begin
   ), matched as materialized (
     -- One row per delivery, and one without an endpoint for an event nobody asked for.
     select case when e.id is not null then v_prefix || posthaste.id_random() end as delivery, n.tenant, e.id as endpoint, n.event, n.event_at,
-      n.type, n.sequence, n.shard, n.xid, n.seq, e.deadline_ms, e.mode = 'pump' as held,
+      n.type, n.sequence, n.shard, n.xid, n.seq, e.deadline_ms, e.id = any (v_pumped) as held,
       row_number() over (partition by n.tenant, n.sequence) as nth,
       count(e.id) over (partition by n.tenant, n.sequence) as deliveries,
-      (count(e.id) filter (where e.mode = 'shared') over (order by n.tenant, n.sequence rows unbounded preceding) - 1) / 500 + 1 as chunk,
-      count(e.id) filter (where e.mode = 'shared') over () > p_singles as grouped
+      (count(e.id) filter (where not e.id = any (v_pumped)) over (order by n.tenant, n.sequence rows unbounded preceding) - 1) / 500 + 1 as chunk,
+      count(e.id) filter (where not e.id = any (v_pumped)) over () > p_singles as grouped
     from numbered n
     left join (
-      select x.id, x.tenant, x.event_types, x.deadline_ms, s.mode from posthaste.endpoints x
-      join posthaste.endpoint_state s on s.endpoint = x.id where x.state in ('active', 'paused')
+      select x.id, x.tenant, x.event_types, x.deadline_ms from posthaste.endpoints x where x.state in ('active', 'paused')
     ) e on e.tenant = n.tenant and (e.event_types is null or n.type = any (e.event_types))
   ), placed as materialized (
     select m.*, case when m.grouped and not m.held then p_dispatch || case when m.chunk = 1 then '' else '-' || m.chunk end end as dispatch

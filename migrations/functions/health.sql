@@ -43,7 +43,7 @@ declare
 begin
   -- Endpoints before their state, as whoever edits an endpoint does.
   perform 1 from posthaste.endpoints e
-  where e.id in (select x.endpoint from json_to_recordset(p_steps) x (endpoint text, disable text) where x.disable is not null) order by e.id for update;
+  where e.id in (select x.endpoint from json_to_recordset(p_steps) x (endpoint text, disable text) where x.disable is not null) order by e.id for no key update;
   perform posthaste.lock_endpoints(array(select x.endpoint from json_to_recordset(p_steps) x (endpoint text)));
   v_now := clock_timestamp();
   return query

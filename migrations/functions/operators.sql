@@ -7,7 +7,7 @@
 --   ended                  back to work: n goes on, generation + 1, schedule and deadline anew
 -- A cancel that has not taken effect is withdrawn: the last order counts. No row for a delivery that does not exist, whose
 -- endpoint is disabled or deleted, or (ended) whose event is no longer kept.
-create or replace function posthaste.resend_many(p_tenant text, p_deliveries text[])
+create or replace function posthaste.resend_once(p_tenant text, p_deliveries text[])
 returns table (delivery text, state text, generation int, n int) language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
@@ -24,20 +24,21 @@ begin
     -- One that is due already needs no hurry: its next attempt is the schedule's own.
     update posthaste.work w
     set resume_at = case when w.state = 'retrying' and w.due_at > v_now then coalesce(w.resume_at, w.due_at) else w.resume_at end,
-      due_at = least(w.due_at, v_now), scan_at = case when w.dispatch is null and w.state <> 'held' then v_now else w.scan_at end, cancel_requested = false
+      due_at = least(w.due_at, v_now), scan_at = case when w.dispatch is null and w.state <> 'held' then v_now else w.scan_at end, cancel_requested = false,
+      queued_at = v_now -- an endpoint's end before this order does not reach it
     from posthaste.endpoints e
     where w.delivery = any (p_deliveries) and w.tenant = p_tenant and w.state in ('ready', 'retrying', 'held')
-      and e.id = w.endpoint and e.state not in ('disabled', 'deleted')
+      and w.kind <> 'test' and e.id = w.endpoint and e.state not in ('disabled', 'deleted')
     returning w.delivery, w.state, w.generation, w.n
   ), sending as (
-    update posthaste.work w set cancel_requested = false from posthaste.endpoints e
+    update posthaste.work w set cancel_requested = false, queued_at = v_now from posthaste.endpoints e
     where w.delivery = any (p_deliveries) and w.tenant = p_tenant and w.state = 'sending'
-      and e.id = w.endpoint and e.state not in ('disabled', 'deleted')
+      and w.kind <> 'test' and e.id = w.endpoint and e.state not in ('disabled', 'deleted')
     returning w.delivery, w.state, w.generation, w.n
   ), back as (
     delete from posthaste.deliveries d using unnest(p_deliveries) a (id), posthaste.endpoints e
     where d.id = a.id and d.created_at = posthaste.id_at(a.id) and d.tenant = p_tenant
-      and e.id = d.endpoint and e.state not in ('disabled', 'deleted')
+      and d.kind <> 'test' and e.id = d.endpoint and e.state not in ('disabled', 'deleted')
       and exists (select from posthaste.all_events v where v.tenant = d.tenant and v.created_at = d.event_at and v.id = d.event)
     returning d.*, e.deadline_ms
   ), undead as (
@@ -53,24 +54,43 @@ begin
   select * from hurried union all select * from sending union all select * from again;
 end $$;
 
+-- One that ended (without its endpoint's lock: finish) between the look at work and the move is asked for once more.
+create or replace function posthaste.resend_many(p_tenant text, p_deliveries text[])
+returns table (delivery text, state text, generation int, n int) language plpgsql as $$
+declare
+  v_done text[];
+begin
+  for delivery, state, generation, n in select r.delivery, r.state, r.generation, r.n from posthaste.resend_once(p_tenant, p_deliveries) r loop
+    v_done := v_done || delivery;
+    return next;
+  end loop;
+  if coalesce(cardinality(v_done), 0) < cardinality(p_deliveries) then
+    return query select r.* from posthaste.resend_once(p_tenant, array(
+      select a.id from unnest(p_deliveries) a (id) where not a.id = any (coalesce(v_done, '{}')))) r;
+  end if;
+end $$;
+
 -- resend: one. No row when there is no such delivery of this tenant; SQLSTATE PHEND when its endpoint is disabled or
--- deleted, PHEXP when its event is no longer kept.
+-- deleted, PHEXP when its event is no longer kept, PHTST when it was a test send.
 create or replace function posthaste.resend(p_tenant text, p_delivery text)
 returns table (delivery text, state text, generation int, n int) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_endpoint text;
   v_state text;
+  v_kind text;
 begin
   return query select * from posthaste.resend_many(p_tenant, array[p_delivery]);
   if found then
     return;
   end if;
-  select e.id, e.state into v_endpoint, v_state from (
-    select w.endpoint from posthaste.work w where w.delivery = p_delivery and w.tenant = p_tenant
+  select e.id, e.state, x.kind into v_endpoint, v_state, v_kind from (
+    select w.endpoint, w.kind from posthaste.work w where w.delivery = p_delivery and w.tenant = p_tenant
     union all
-    select d.endpoint from posthaste.deliveries d where d.id = p_delivery and d.created_at = posthaste.id_at(p_delivery) and d.tenant = p_tenant
+    select d.endpoint, d.kind from posthaste.deliveries d where d.id = p_delivery and d.created_at = posthaste.id_at(p_delivery) and d.tenant = p_tenant
   ) x join posthaste.endpoints e on e.id = x.endpoint limit 1;
-  if v_state in ('disabled', 'deleted') then
+  if v_kind = 'test' then
+    raise exception 'delivery % is a test send', p_delivery using errcode = 'PHTST', hint = 'Send another test.';
+  elsif v_state in ('disabled', 'deleted') then
     raise exception 'endpoint % is %', v_endpoint, v_state using errcode = 'PHEND', hint = case v_state when 'disabled' then 'Enable the endpoint first.' else 'A deleted endpoint takes nothing more.' end;
   elsif v_state is not null then
     raise exception 'the event of delivery % is no longer kept', p_delivery using errcode = 'PHEXP', hint = 'Send a new event.';

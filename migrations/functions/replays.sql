@@ -73,9 +73,15 @@ set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off se
 declare
   v_now timestamptz;
   v_made bigint;
+  v_have text[];
 begin
   perform f.event from unnest(p_events, p_ats) a (event, at)
   join posthaste.event_fanouts f on f.tenant = r.tenant and f.event_at = a.at and f.event = a.event order by f.event_at, f.event for update of f;
+  -- Once over the endpoint's rows, and before its lock: with the fan-outs locked nobody else makes one of these.
+  v_have := array(
+    select w.event from posthaste.work w where w.endpoint = r.endpoint and w.event = any (p_events)
+    union all
+    select d.event from posthaste.deliveries d where d.event = any (p_events) and d.tenant = r.tenant and d.endpoint = r.endpoint);
   perform posthaste.lock_endpoints(array[r.endpoint]);
   v_now := posthaste.now_ms();
   with made as (
@@ -87,8 +93,7 @@ begin
     join posthaste.event_fanouts f on f.tenant = r.tenant and f.event_at = a.at and f.event = a.event
     join posthaste.events v on v.tenant = r.tenant and v.created_at = a.at and v.id = a.event
     join posthaste.endpoints e on e.id = r.endpoint and e.state not in ('disabled', 'deleted')
-    where not exists (select from posthaste.work w where w.endpoint = r.endpoint and w.event = a.event)
-      and not exists (select from posthaste.deliveries d where d.event = a.event and d.tenant = r.tenant and d.endpoint = r.endpoint)
+    where not a.event = any (v_have)
     returning 1
   )
   select count(*) into v_made from made;

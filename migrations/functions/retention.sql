@@ -69,7 +69,8 @@ begin
           join posthaste.%I f on f.tenant = k.tenant and f.event_at = k.created_at and f.event = k.id
           where k.created_at >= $1 and k.created_at < $2', v_part) using v_from, v_until;
       when 'deliveries' then
-        execute format('insert into posthaste.deliveries select d.* from posthaste.dead_letters x join posthaste.%I d on d.id = x.delivery', v_part);
+        execute format('insert into posthaste.deliveries select d.* from posthaste.dead_letters x join posthaste.%I d on d.id = x.delivery
+          where x.delivery >= ''dlv_'' || posthaste.id_time($1) and x.delivery < ''dlv_'' || posthaste.id_time($2)', v_part) using v_from, v_until;
       when 'attempts' then
         execute format('insert into posthaste.attempts select a.* from posthaste.work w join posthaste.%I a on a.delivery = w.delivery
           where w.created_at < $1', v_part) using v_until;
@@ -124,7 +125,7 @@ begin
   get diagnostics v_rows = row_count;
   v_gone := v_gone + v_rows;
   delete from posthaste.notices n where n.id = any (array(
-    select o.id from posthaste.notices o where o.at < v_from and o.due_at = 'infinity' order by o.id limit p_limit));
+    select o.id from posthaste.notices o where o.at < v_from order by o.id limit p_limit));
   get diagnostics v_rows = row_count;
   v_gone := v_gone + v_rows;
   delete from posthaste.replays r where r.id = any (array(

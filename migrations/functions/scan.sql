@@ -105,13 +105,15 @@ declare
 begin
   v_found := array(
     select w.delivery from posthaste.work w join posthaste.endpoint_state s on s.endpoint = w.endpoint and s.mode = 'pump'
+    -- What must end is not put off.
+    join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before and not w.cancel_requested
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.deadline > clock_timestamp() and w.kind <> 'test'
       and (w.state = 'held' or (w.state in ('ready', 'retrying') and not w.workflow))
     order by w.scan_at limit p_limit);
   perform posthaste.lock_endpoints(array(select distinct w.endpoint from posthaste.work w where w.delivery = any (v_found)));
   update posthaste.work w set state = 'held', held_deadline = w.deadline, scan_at = w.deadline, dispatch = null
-  from posthaste.endpoint_state s
-  where w.delivery = any (v_found) and s.endpoint = w.endpoint and s.mode = 'pump'
+  from posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint and e.state not in ('disabled', 'deleted')
+  where w.delivery = any (v_found) and s.endpoint = w.endpoint and s.mode = 'pump' and w.queued_at > e.cancel_before and not w.cancel_requested
     and (w.state = 'held' or (w.state in ('ready', 'retrying') and not w.workflow and w.due_at <= clock_timestamp()));
   get diagnostics v_held = row_count;
   return v_held;
@@ -170,4 +172,16 @@ returns table (delivery text, generation int, tenant text, endpoint text, event 
   update posthaste.work w set workflow = true, scans = 0, scan_at = clock_timestamp() + p_alive
   from due d where w.delivery = d.delivery
   returning w.delivery, w.generation, w.tenant, w.endpoint, w.event, w.event_type
+$$;
+
+-- Endpoints whose workflow has ended without saying so (terminated, a wiped namespace) and that need none any more.
+create or replace function posthaste.scan_disown(p_shards int[]) returns bigint language sql volatile as $$
+  with over as (
+    update posthaste.endpoint_health h set workflow = false
+    from posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint
+    where h.shard = any (p_shards) and h.workflow and s.endpoint = h.endpoint
+      and (e.state in ('disabled', 'deleted') or (s.mode = 'shared' and s.mode_since < clock_timestamp() - interval '1 minute'))
+    returning 1
+  )
+  select count(*) from over
 $$;

@@ -58,13 +58,14 @@ begin
   v_now := clock_timestamp();
   return query
   with gates as materialized (
-    select s.endpoint, s.mode, s.epoch, s.cap, 1 - s.test_in_flight as test_slots, p.slots, p.tokens
+    select s.endpoint, s.mode, s.epoch, 1 - s.test_in_flight as test_slots, p.slots, p.tokens,
+      -- Replays leave a quarter of the slots to live traffic.
+      least(p.slots, greatest(0, s.cap - s.cap / 4 - s.in_flight)) as bulk_slots
     from posthaste.endpoint_state s, posthaste.permits(s, v_now) p where s.endpoint = any (v_locked)
   ), seen as materialized (
     -- A test send asks for its own slot, whatever the state of the endpoint.
     select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.due_at, w.claim_until, g.epoch, e.timeout_ms, w.kind = 'test' as test,
-      -- Replays leave a quarter of the slots to live traffic.
-      case when w.kind = 'test' then g.test_slots else g.slots - case when w.lane = 'bulk' then g.cap / 4 else 0 end end as slots,
+      case when w.kind = 'test' then g.test_slots when w.lane = 'bulk' then g.bulk_slots else g.slots end as slots,
       case
         when w.delivery is null then 'gone'
         when w.generation <> a.generation then 'stale'
@@ -196,9 +197,13 @@ begin
       and w.held_deadline is not null and w.lane <> 'bulk' and w.due_at <= v_now and w.deadline > v_now and not w.cancel_requested and w.queued_at > v_cancel_before
     order by w.delivery limit v_take
   ), late as materialized (
-    select w.delivery, row_number() over (order by w.lane = 'bulk', w.held_deadline, w.delivery) as nth from posthaste.work w
-    where v_take > 0 and w.endpoint = p_endpoint and w.held_deadline is not null and w.due_at <= v_now and w.deadline > v_now
-      and not w.cancel_requested and w.queued_at > v_cancel_before
+    -- The first thousand by deadline: where all of these are live, there is no backlog worth a walk over the rest.
+    select w.delivery, row_number() over (order by w.lane = 'bulk', w.held_deadline, w.delivery) as nth from (
+      select w.* from posthaste.work w where w.endpoint = p_endpoint and w.held_deadline is not null
+        and v_take > 0 and (v_backlog > 0 or (select count(*) from live) < v_take)
+      order by w.lane = 'bulk', w.held_deadline limit 1000 + v_take
+    ) w
+    where w.due_at <= v_now and w.deadline > v_now and not w.cancel_requested and w.queued_at > v_cancel_before
       and (s.live_since = '-infinity' or w.lane = 'bulk' or w.delivery < 'dlv_' || posthaste.id_time(greatest(s.live_since, 'epoch')))
     order by w.lane = 'bulk', w.held_deadline, w.delivery limit v_take
   ), sizes as materialized (
@@ -209,7 +214,8 @@ begin
     select l.delivery from late l, sizes z where l.nth <= v_take - z.of_live
   ), moved as (
     update posthaste.work w
-    set state = 'sending', held_deadline = null, n = w.n + 1, token = v_token, claim_until = v_now + (v_timeout + 10000) * interval '1 millisecond'
+    set state = 'sending', held_deadline = null, n = w.n + 1, token = v_token, claim_until = v_now + (v_timeout + 10000) * interval '1 millisecond',
+      scan_at = v_now + (v_timeout + 10000) * interval '1 millisecond' -- a held row is scanned at its deadline only; the reaper must find this one
     from picked k where w.delivery = k.delivery and w.state = 'held' and w.token is null
     returning w.delivery, w.n, w.generation
   )
@@ -244,13 +250,20 @@ begin
   perform posthaste.lock_endpoints(array(select distinct w.endpoint from posthaste.work w where w.delivery = any (p_deliveries)));
   v_now := clock_timestamp();
   with parked as (
+    -- What must end instead is for the scanner.
     update posthaste.work w
-    set state = 'held', held_deadline = w.deadline, dispatch = null, scan_at = w.deadline
-    where w.delivery = any (p_deliveries) and w.dispatch is not distinct from p_dispatch and w.state in ('ready', 'retrying') and w.kind <> 'test'
-    returning w.endpoint
+    set state = case when g.gone then w.state else 'held' end, held_deadline = case when not g.gone then w.deadline end, dispatch = null,
+      scan_at = case when g.gone then v_now else w.deadline end
+    from (
+      select x.delivery, e.state in ('disabled', 'deleted') or x.queued_at <= e.cancel_before as gone
+      from posthaste.work x join posthaste.endpoints e on e.id = x.endpoint where x.delivery = any (p_deliveries)
+    ) g
+    where w.delivery = g.delivery and w.dispatch is not distinct from p_dispatch
+      and w.state in ('ready', 'retrying') and w.kind <> 'test'
+    returning w.endpoint, w.state
   ), crowded as (
     update posthaste.endpoint_state s set mode = 'pump', epoch = s.epoch + 1, mode_since = v_now, live_since = v_now
-    where s.endpoint in (select p.endpoint from parked p) and s.mode = 'shared'
+    where s.endpoint in (select p.endpoint from parked p where p.state = 'held') and s.mode = 'shared'
     returning s.endpoint, s.shard
   ), told as (
     insert into posthaste.health_inbox (endpoint, shard, fact) select c.endpoint, c.shard, '{"edit": "overloaded"}' from crowded c
@@ -279,7 +292,7 @@ begin
       response_body text, response_truncated boolean, fresh_retry boolean, rule text, own_due_at timestamptz, retry_after_s int,
       health text, epoch int, pause_until timestamptz, revision int)
   ), hit as materialized (
-    select r.*, w.endpoint,
+    select r.*, w.endpoint, e.revision = r.revision as current,
       case
         when r.outcome = 'delivered' then 'delivered'
         when w.cancel_requested then 'cancelled'
@@ -317,7 +330,7 @@ begin
     -- Without ordered aggregates: those would sort whole attempts, bodies and all.
     select x.endpoint, count(*)::int as freed, count(*) filter (where x.kind = 'test')::int as tests,
       count(*) filter (where x.health = 'ok')::int as ok, max(x.ord) filter (where x.health = 'ok') as last_ok,
-      count(*) filter (where x.health <> 'ok' or x.duration_ms > 2000)::int as remarkable, max(x.pause_until) as pause_until, max(x.epoch) as epoch,
+      count(*) filter (where x.health <> 'ok' or x.duration_ms > 2000)::int as remarkable, max(x.pause_until) filter (where x.current) as pause_until, max(x.epoch) as epoch,
       max(x.started_at) filter (where x.health = 'ok') as ok_started_at, bool_or(x.kind = 'test' and x.health = 'ok') as test_ok
     from changed x group by x.endpoint
   ), remarks as materialized (
@@ -392,9 +405,13 @@ begin
     update posthaste.work w
     set state = case when s.mode = 'pump' and w.kind <> 'test' then 'held' when w.step > 0 or w.lane in ('retry') then 'retrying' else 'ready' end,
       held_deadline = case when s.mode = 'pump' and w.kind <> 'test' then w.deadline end,
-      scan_at = case when s.mode = 'pump' and w.kind <> 'test' then w.deadline when w.dispatch is null and not w.workflow then clock_timestamp() else w.scan_at end,
+      scan_at = case
+        when w.dispatch is not null then w.scan_at
+        when s.mode = 'pump' and w.kind <> 'test' and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before then w.deadline
+        when w.workflow then clock_timestamp() + interval '30 seconds'
+        else clock_timestamp() end,
       n = w.n - 1, token = null, claim_until = null
-    from unnest(p_deliveries, p_tokens) a (delivery, token), posthaste.endpoint_state s
+    from unnest(p_deliveries, p_tokens) a (delivery, token), posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint
     where w.delivery = a.delivery and w.token = a.token and w.state = 'sending' and s.endpoint = w.endpoint
     returning w.delivery, w.endpoint, w.kind
   ), slots as (

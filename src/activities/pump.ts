@@ -9,7 +9,7 @@
 import { Context } from '@temporalio/activity';
 import { disownEndpointRow, getEndpointHealth } from '../db/health.ts';
 import { loadDeliveries } from '../db/load.ts';
-import { claimPump, giveBack, leavePump, newPump, type PumpAnswer } from '../db/verbs.ts';
+import { claimPump, expireNow, finish, giveBack, leavePump, newPump, type PumpAnswer } from '../db/verbs.ts';
 import { type EndpointReport, reportOf } from '../domain/endpoint-report.ts';
 import type { ActivityDeps } from './deps.ts';
 
@@ -99,7 +99,7 @@ export async function runPump(
       const sending = sendClaims(deps, endpoint, answer, claimedAt, () => wake());
       for (const one of await sending) {
         under.add(one);
-        void one.finally(() => under.delete(one));
+        void one.catch(() => {}).finally(() => under.delete(one));
       }
     } else if (answer.status === 'idle') {
       emptySince ??= performance.now();
@@ -115,7 +115,7 @@ export async function runPump(
     );
     if (under.size > 0) await new Promise((resolve) => setTimeout(resolve, SLOT_PAUSE_MS));
   }
-  await Promise.all(under);
+  await Promise.allSettled(under);
   const promised = run.status === 'waiting' || run.status === 'pumping' ? run.until : null;
   await leavePump(
     deps.db,
@@ -151,7 +151,7 @@ async function sendClaims(
   const byDelivery = new Map(rows.map((row) => [row.delivery, row]));
   return claims.map(async (claim) => {
     const row = byDelivery.get(claim.delivery);
-    if (row === undefined) return; // ended meanwhile, which a claimed one can't be
+    if (row === undefined) return expire(deps, endpoint, claim);
     const outcome = await deps.sender.sendClaimed(row, { ...claim, epoch: answer.epoch }, claimedAt, {
       ownWorkflow: () => row.workflow,
     });
@@ -163,4 +163,16 @@ async function sendClaims(
     }
     onEnd();
   });
+}
+
+/** A delivery whose event is gone can't be sent: it ends instead of being claimed for ever. */
+async function expire(
+  deps: ActivityDeps,
+  endpoint: string,
+  { delivery, token }: { delivery: string; token: number },
+): Promise<void> {
+  deps.log.error({ delivery, endpoint }, 'the event of a delivery is gone; the delivery ends');
+  await expireNow(deps.db, delivery, token);
+  await giveBack(deps.db, [{ delivery, endpoint, token }]);
+  await finish(deps.db, [delivery]);
 }

@@ -160,7 +160,11 @@ export async function operate(
 }
 
 /** SQLSTATEs of posthaste.resend, as the API's codes. */
-const REFUSALS: Readonly<Record<string, string>> = { PHEND: 'endpoint_disabled', PHEXP: 'event_expired' };
+const REFUSALS: Readonly<Record<string, string>> = {
+  PHEND: 'endpoint_disabled',
+  PHEXP: 'event_expired',
+  PHTST: 'test_delivery',
+};
 
 function refused(error: unknown): Operated {
   const state = REFUSALS[(error as { code?: string }).code ?? ''];

@@ -83,7 +83,7 @@ export const deliverySpecs = {
     status: 202,
     answer: 'How it stands',
     schema: Operated,
-    problems: ['endpoint_disabled', 'event_expired'],
+    problems: ['endpoint_disabled', 'event_expired', 'test_delivery'],
   }),
   cancel: route({
     ...base,

@@ -2,6 +2,7 @@
 import { z } from '@hono/zod-openapi';
 import { type EndpointMove, moveEndpoint } from '../db/endpoint-states.ts';
 import { getEndpoint } from '../db/endpoints.ts';
+import { ProblemError } from '../errors.ts';
 import type { ApiDeps } from './deps.ts';
 import { EnabledEndpoint, Endpoint, endpointView } from './endpoint-schemas.ts';
 import { noEndpoint } from './missing.ts';
@@ -24,7 +25,7 @@ export const endpointStateSpecs = {
     ...base,
     path: `${path}/enable`,
     id: 'enableEndpoint',
-    summary: 'Enable a disabled endpoint',
+    summary: 'Enable a disabled (or paused) endpoint',
     description:
       'Tried at once, and its time without success counts anew. What it missed is not sent by itself: `missed_since` says since when, `recover` is the request that replays it.',
     schema: EnabledEndpoint,
@@ -43,6 +44,7 @@ export const endpointStateSpecs = {
     path: `${path}/pause`,
     id: 'pauseEndpoint',
     summary: 'Pause an endpoint',
+    problems: ['endpoint_disabled'],
     description: 'Deliveries wait as `held`. Their deadlines run on.',
   }),
   resume: route({
@@ -50,6 +52,7 @@ export const endpointStateSpecs = {
     path: `${path}/resume`,
     id: 'resumeEndpoint',
     summary: 'Resume an endpoint',
+    problems: ['endpoint_disabled'],
     description:
       'Ends a pause, also one that the receiver asked for with Retry-After. What waits is sent at a careful rate.',
   }),
@@ -60,6 +63,8 @@ export function endpointStateRoutes(deps: ApiDeps, scans: Scans): BoundRoute[] {
     const before = to === 'enable' ? await getEndpoint(deps.db, tenant, endpoint) : null;
     const state = await moveEndpoint(deps.db, tenant, endpoint, to, to === 'disable' ? 'operator' : null);
     if (state === null) noEndpoint();
+    if (state === 'disabled' && (to === 'pause' || to === 'resume'))
+      throw new ProblemError('endpoint_disabled', `endpoint ${endpoint} is disabled`);
     deps.tellHealth?.();
     if (state === 'disabled') await scans.endWorkOf([endpoint]);
     const row = (await getEndpoint(deps.db, tenant, endpoint)) ?? noEndpoint();

@@ -44,6 +44,7 @@ function asProblem(error: unknown, requestId: string, log: Log): ProblemError {
     });
   }
   if (sqlState === 'PHEND') return new ProblemError('endpoint_disabled', (error as Error).message);
+  if (sqlState === 'PHTST') return new ProblemError('test_delivery', (error as Error).message);
   if (sqlState === 'PHEXP') return new ProblemError('event_expired', (error as Error).message);
   log.error({ err: error, request: requestId }, 'a request failed for a reason of ours');
   return new ProblemError('internal', '');

@@ -142,7 +142,7 @@ export async function getEndpoint(db: Db, tenant: string, id: string): Promise<E
 export async function lockEndpoint(db: Db, tenant: string, id: string): Promise<boolean> {
   const result = await db.query({
     name: 'lock_endpoint',
-    text: `select from posthaste.endpoints where id = $1 and tenant = $2 and state <> 'deleted' for update`,
+    text: `select from posthaste.endpoints where id = $1 and tenant = $2 and state <> 'deleted' for no key update`,
     values: [id, tenant],
   });
   return result.rowCount === 1;
@@ -169,8 +169,8 @@ export async function listEndpoints(
 export async function deleteEndpointsOf(db: Db, tenant: string): Promise<string[]> {
   const result = await db.query({
     name: 'delete_endpoints_of',
-    text: `update posthaste.endpoints set state = 'deleted', revision = revision + 1, updated_at = now()
-      where tenant = $1 and state <> 'deleted' returning id`,
+    text: `select e.id, posthaste.move_endpoint($1, e.id, 'delete', null) from (
+        select id from posthaste.endpoints where tenant = $1 and state <> 'deleted' order by id) e`,
     values: [tenant],
   });
   return result.rows.map((row) => row.id);

@@ -159,6 +159,11 @@ export async function groupPumps(
   });
 }
 
+/** Endpoints that count as having a workflow and need none any more. */
+export async function scanDisown(db: Db, shards: readonly number[]): Promise<void> {
+  await db.query({ name: 'scan_disown', text: 'select posthaste.scan_disown($1)', values: [shards] });
+}
+
 /** Endpoints with a workflow, per living relay. */
 export async function countLivingEndpoints(db: Db): Promise<number> {
   const result = await db.query({

@@ -208,3 +208,12 @@ export async function leavePump(db: Db, endpoint: string, pump: number, until: D
     values: [endpoint, pump, until],
   });
 }
+
+/** Ends the time of a claimed delivery that can't be sent; `finish` then ends the delivery. */
+export async function expireNow(db: Db, delivery: string, token: number): Promise<void> {
+  await db.query({
+    name: 'expire_now',
+    text: 'update posthaste.work set deadline = clock_timestamp() where delivery = $1 and token = $2',
+    values: [delivery, token],
+  });
+}

@@ -82,8 +82,8 @@ function least(a: number | null, b: number | null): number | null {
 
 /** The rate at which new deliveries come, as far as health remembers it. */
 function arrivals(row: EndpointFacts): number {
-  const memory = row.memory as { health?: { rateBefore?: unknown } } | null;
-  return typeof memory?.health?.rateBefore === 'number' ? memory.health.rateBefore : 0;
+  const memory = row.memory as { health?: { before?: unknown } } | null;
+  return typeof memory?.health?.before === 'number' ? memory.health.before : 0;
 }
 
 function sinceOf(row: EndpointFacts): Date {

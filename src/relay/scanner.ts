@@ -4,6 +4,7 @@
  * deadlines that passed. It is the only caller of reap. Everything it does is safe to repeat.
  */
 import { dissolve } from '../db/dispatches.ts';
+import { disownEndpointRow } from '../db/health.ts';
 import { isUnreachable, type Pool } from '../db/pool.ts';
 import {
   adoptPumps,
@@ -182,7 +183,9 @@ export function createScanner(options: ScannerOptions): Scanner {
     const adopted = room < 1 ? [] : await adoptPumps(db, shards, room);
     for (const { endpoint, tenant } of adopted) {
       starter.budget.take('endpoint', performance.now());
-      void starter.wakeEndpoint(endpoint, tenant);
+      void starter.wakeEndpoint(endpoint, tenant).then(async (begun) => {
+        if (!begun) await disownEndpointRow(db, endpoint).catch(() => {}); // to be adopted again
+      });
     }
     const alone = new Set(adopted.map(({ endpoint }) => endpoint));
     const rest = bare.filter((endpoint) => !alone.has(endpoint));

@@ -3,7 +3,7 @@
 import { oldestAgeMs } from '../db/outbox.ts';
 import { ensurePartitions } from '../db/partitions.ts';
 import type { Pool } from '../db/pool.ts';
-import { countLiving, countLivingEndpoints } from '../db/scan.ts';
+import { countLiving, countLivingEndpoints, scanDisown } from '../db/scan.ts';
 import { countEndpoints, countHeld, countWork, loadWeights } from '../db/upkeep.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
@@ -69,6 +69,12 @@ export function startUpkeep(options: UpkeepOptions): { stop(): Promise<void> } {
       const endpoints = await countEndpoints(db, shards);
       for (const health of HEALTHS) options.metrics.endpoints.set({ health }, endpoints[health] ?? 0);
     }),
+    every(60 * SECOND, 'endpoint workflows', () =>
+      scanDisown(
+        db,
+        options.leases.held().map((lease) => lease.shard),
+      ),
+    ),
     every(30 * SECOND, 'weights', async () => {
       options.weights.of = await loadWeights(db);
     }),
