@@ -1,7 +1,7 @@
 /**
  * pumpEndpoint: the one sender of an endpoint in mode pump. Asked for by src/workflows/endpoint.ts, and by dispatch.ts
  * for groups of endpoints beyond the budget of workflows. What may be sent now is decided by claim_pump
- * (migrations/functions/verbs.sql) at each call: rate, slots, probe, pause, whose turn. Here is only the loop.
+ * (migrations/functions/pump.sql) at each call: rate, slots, probe, pause, whose turn. Here is only the loop.
  *
  * A crash: the lease runs out after 15 s and the scanner gives the endpoint another pump; claims that were granted are
  * reaped like any other's.

@@ -1,5 +1,5 @@
 /**
- * What the claim grants at one endpoint: the pure specification of the SQL in migrations/functions/verbs.sql, which is
+ * What the claim grants at one endpoint: the pure specification of the SQL in migrations/functions/pump.sql, which is
  * tested against it, and of the simulator's sender. Milliseconds, requests, requests per second.
  */
 

@@ -40,6 +40,7 @@ const PERIODIC_STATEMENTS = new Set([
   'release_leases',
   'renew_dispatch',
   'renew_leases',
+  'scan_disown',
   'scan_due',
   'scan_later',
   'scan_pumps',
