@@ -82,8 +82,7 @@ can't reach the data folder, as in a checkout below \`/root\`, its data goes to 
 Payload versions are not built, so \`POSTHASTE_VERSIONS\` does nothing: it is not read.
 
 Named prepared statements are used: behind PgBouncer in transaction mode set \`max_prepared_statements\` (1.21 or newer).
-Nothing is deleted by age yet: drop old day partitions (\`posthaste.events_YYYYMMDD\`, …) yourself once nothing unfinished
-needs them.
+What is older than \`POSTHASTE_RETENTION_DAYS\` is dropped day by day.
 
 Supervisors run \`node dist/main.js ROLE\` (Node 22.19 or newer), not \`npx\`: a shell between does not pass SIGTERM on.
 `;

@@ -1,6 +1,6 @@
 /** Endpoints paused, resumed, enabled, disabled: one guarded move each (migrations/functions/endpoints.sql). */
 import { z } from '@hono/zod-openapi';
-import { type EndpointMove, moveEndpoint } from '../db/endpoint-states.ts';
+import { type EndpointMove, endedSince, moveEndpoint } from '../db/endpoint-states.ts';
 import { getEndpoint } from '../db/endpoints.ts';
 import { ProblemError } from '../errors.ts';
 import type { ApiDeps } from './deps.ts';
@@ -71,9 +71,10 @@ export function endpointStateRoutes(deps: ApiDeps, scans: Scans): BoundRoute[] {
     const json = endpointView(row);
     if (to !== 'enable') return { status: 200, json };
     const since = before?.state === 'disabled' ? before.disabled_at : null;
+    const oldest = since === null ? null : await endedSince(deps.db, endpoint, since);
     return {
       status: 200,
-      json: { ...json, missed_since: since, recover: recoverHint(tenant, endpoint, since) },
+      json: { ...json, missed_since: since, recover: recoverHint(tenant, endpoint, oldest ?? since) },
     };
   };
   return (['enable', 'disable', 'pause', 'resume'] as const).map((to) =>
@@ -81,6 +82,7 @@ export function endpointStateRoutes(deps: ApiDeps, scans: Scans): BoundRoute[] {
   );
 }
 
+/** From the oldest delivery that disabling ended on: those were made before. */
 function recoverHint(tenant: string, endpoint: string, since: Date | null) {
   if (since === null) return null;
   const path = `/v1/tenants/${encodeURIComponent(tenant)}/endpoints/${endpoint}/recover`;

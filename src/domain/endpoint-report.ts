@@ -68,7 +68,12 @@ export function reportOf(
     held: row.held,
     rate,
     caughtUpAt:
-      spare === null || spare <= 0 || row.held === 0 || row.health === 'open'
+      spare === null ||
+      spare <= 0 ||
+      row.held === 0 ||
+      row.health === 'open' ||
+      row.state !== 'active' ||
+      (pausedUntil !== null && pausedUntil.getTime() > nowMs)
         ? null
         : new Date(nowMs + (row.held / spare) * 1_000).toISOString(),
     lookAgainMs: row.state === 'active' && run !== null ? (run.until?.getTime() ?? null) : null,
