@@ -241,7 +241,7 @@ describe('the end', () => {
       disabled_at: null,
       revision: 3,
       missed_since: since,
-      recover: { method: 'POST', path: `${path}/recover`, body: { since, missed: true } },
+      recover: { method: 'POST', path: `${path}/recover`, body: { missed: true } },
     });
     expect((await api.call('POST', `${path}/enable`)).json).toMatchObject({
       missed_since: null,

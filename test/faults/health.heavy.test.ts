@@ -170,3 +170,40 @@ describe('the retry lane full of requests that hang', () => {
     await Promise.all([hanging.close(), brisk.close()]);
   }, 300_000);
 });
+
+describe('5,000 endpoints in mode pump at once', () => {
+  it('are all served, and starve nobody meanwhile', async () => {
+    const COUNT = 5_000;
+    const engine = await prepareEngine();
+    const receiver = await startReceiver();
+    const brisk = await startReceiver();
+    await seedTenant(engine.db, 'crowd');
+    await seedTenant(engine.db, 'brisk');
+    await seedEndpoint(engine.db, 'brisk', { url: brisk.url });
+    for (let i = 0; i < COUNT; i += 50)
+      await Promise.all(
+        Array.from({ length: 50 }, (_, j) =>
+          seedEndpoint(engine.db, 'crowd', { url: `${receiver.url}/${i + j}` }),
+        ),
+      );
+    await engine.db.query(
+      `update posthaste.endpoint_state set mode = 'pump', epoch = epoch + 1 where tenant = 'crowd'`,
+    );
+    await engine.db.query(`select posthaste.enqueue('crowd', 'a.b', '1')`);
+    const running = await engine.start();
+    const waits: number[] = [];
+    for (let i = 0; receiver.requests.length < COUNT; i++) {
+      const sent = performance.now();
+      await engine.db.query(`select posthaste.enqueue('brisk', 'a.b', '1')`);
+      await brisk.waitFor(i + 1, 30_000);
+      waits.push(performance.now() - sent);
+      await delay(200);
+    }
+    waits.sort((a, b) => a - b);
+    console.log(
+      `5,000 pumps served; ${waits.length} events of another tenant meanwhile: p50 ${Math.round(waits[Math.floor(waits.length / 2)]!)}, max ${Math.round(waits.at(-1)!)} ms`,
+    );
+    await running.stop();
+    await Promise.all([receiver.close(), brisk.close()]);
+  }, 400_000);
+});
