@@ -31,7 +31,7 @@ import { LANE_QUEUES, type Lane } from './workflows/contract.ts';
 
 /** Deliveries that may sleep in a workflow of their own: a wake costs about a start. */
 const LIVING_LIMIT = 300;
-/** Endpoints in mode pump that may have a workflow: each costs Temporal about two starts a minute while it is probed. */
+/** Endpoints in mode pump that may have a workflow (docs/adr/0003-endpoint-health.md): each probe costs a timer and an activity. */
 const LIVING_ENDPOINTS = 100;
 /** How long a stop waits for PostgreSQL to take the last answers. */
 const DRAIN_MS = 30_000;
