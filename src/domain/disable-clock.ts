@@ -33,10 +33,7 @@ export function noteFailures(step: Step, fact: Fact): void {
   const failed = fact.fail + fact.throttled + fact.config;
   if (failed === 0 || step.frozen) return;
   if (seen.lastSuccessAtMs !== null && fact.atMs <= seen.lastSuccessAtMs) return;
-  if (s.clock.sinceMs === null) {
-    const known = seen.failingSinceDefaultMs ?? fact.atMs;
-    s.clock.sinceMs = Math.min(known, fact.atMs);
-  }
+  s.clock.sinceMs ??= fact.atMs;
   s.clock.attempts += failed;
 }
 

@@ -25,12 +25,8 @@ export interface Seen {
   readonly timeoutMs: number;
   readonly pauseUntilMs: number | null;
   readonly held: number; // rows that wait for the endpoint; may be an estimate that ends at 10,000
-  /** Start of the disable clock when it starts in this step, if the caller knows an earlier failure than the facts. */
-  readonly failingSinceDefaultMs?: number;
   /** Column fails_in_row, by which claims stop at 20: given, the reducer never leaves an endpoint stopped unjudged. */
   readonly failsInRow?: number;
-  /** Typical latency of a request, if known: the pause after a 429 without Retry-After is twice that, at least 1 s. */
-  readonly latencyMs?: number;
 }
 
 /** What one recording batch says about one endpoint. */

@@ -55,6 +55,8 @@ const BACKLOG_PAUSE_MS = 60_000;
 /** More than this waiting at the end of an operator's pause is let out at a growing rate, not at once. */
 const RESUME_PACED_ABOVE = 100;
 const PACED_STEP_MS = 1_000;
+/** After a 429 without Retry-After, times 1 to 2. */
+const PAUSE_MS = 1_000;
 /** The first 429 brings an endpoint down to nearly this at the least; further ones find out. */
 const FIRST_THROTTLED_RATE = 2;
 
@@ -117,9 +119,8 @@ function throttle(step: Step, fact: Fact): void {
   s.keepPumpUntilMs = seen.nowMs + KEEP_PUMP_MS;
   step.resetTokens = true;
   if (!asked) {
-    const typical = seen.latencyMs ?? 500;
     const jitter = 1 + hashUnit(`${seen.endpoint}:429:${pace.decreases}`);
-    const wait = Math.max(1_000, 2 * typical) * (1 + pace.refusals) * jitter;
+    const wait = PAUSE_MS * (1 + pace.refusals) * jitter;
     step.pauseUntilMs = Math.max(step.pauseUntilMs ?? 0, seen.nowMs + wait);
   }
   const pause = (step.pauseUntilMs ?? 0) - seen.nowMs;
