@@ -68,7 +68,7 @@ for (let done = 0; done < COUNT; done += 500) {
     const some = rows.slice(i, i + 250);
     const granted = await measure('claim', some.length, () => claim(db, some));
     const endpoints = new Map(some.map((row) => [row.delivery, row.endpoint]));
-    const now = new Date().toISOString();
+    const now = Date.now();
     const records = granted.map((g) => ({
       id: newId('att'),
       delivery: g.delivery,
@@ -102,7 +102,7 @@ for (let done = 0; done < COUNT; done += 500) {
       head_bytes: 400,
       response_headers:
         '[["date","Mon, 30 Nov 2026 18:00:00 GMT"],["connection","keep-alive"],["content-length","0"]]',
-      response_body: '',
+      response_body: Buffer.alloc(0),
       response_truncated: false,
       fresh_retry: false,
       rule: null,

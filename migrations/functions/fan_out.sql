@@ -4,14 +4,14 @@
 -- the outbox row is what makes a fan-out happen once, whoever else tries. SQLSTATE PHFEN: the caller lost a shard.
 --
 -- tenants:    [{tenant, lim, events, deliveries, xid, seq}]  what was taken of at most lim, and the last position
--- dispatches: [{id, members}]                           groups made, of 500 at most
+-- dispatches: [{id, members}]                           groups made, of 1,000 at most
 -- deliveries: [{delivery, tenant, endpoint, event, event_type}]  the ones without a group; held ones need no workflow
 
 create or replace function posthaste.fan_out(
   p_shards int[], p_epochs bigint[],     -- the leases the caller acts under
   p_tenants text[], p_xids text[], p_seqs bigint[], p_limits int[], -- per tenant: start after (xid, seq), at most limit
   p_rooms int[],                         -- per tenant: deliveries it may have more of; one event is always taken
-  p_dispatch text,                       -- id for the group (…-2, …-3 for each further 500)
+  p_dispatch text,                       -- id for the group (…-2, …-3 for each further 1,000)
   p_singles int,                         -- up to so many deliveries go without a group; 2147483647: each has a workflow, held or not
   p_alive interval,                      -- how long work may wait for its workflow before the scanner looks
   out tenants json, out dispatches json, out deliveries json
@@ -69,7 +69,7 @@ begin
       n.type, n.sequence, n.shard, n.xid, n.seq, e.deadline_ms, e.id = any (v_pumped) as held,
       row_number() over (partition by n.tenant, n.sequence) as nth,
       count(e.id) over (partition by n.tenant, n.sequence) as deliveries,
-      (count(e.id) filter (where not e.id = any (v_pumped)) over (order by n.tenant, n.sequence rows unbounded preceding) - 1) / 500 + 1 as chunk,
+      (count(e.id) filter (where not e.id = any (v_pumped)) over (order by n.tenant, n.sequence rows unbounded preceding) - 1) / 1000 + 1 as chunk,
       count(e.id) filter (where not e.id = any (v_pumped)) over () > p_singles as grouped
     from numbered n
     left join (

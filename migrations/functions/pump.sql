@@ -34,9 +34,10 @@ end $$;
 --           shared    the mode has ended; `left` deliveries became ready
 --           busy      another pump has the lease until `until`
 --           off       paused, disabled or deleted
-create or replace function posthaste.claim_pump(
+drop function if exists posthaste.claim_pump(text, bigint, int, interval);
+create function posthaste.claim_pump(
   p_endpoint text, p_pump bigint, p_limit int, p_lease interval,
-  out status text, out until timestamptz, out epoch int, out health text, out remaining int, out claims json
+  out status text, out until timestamptz, out epoch int, out revision int, out health text, out remaining int, out claims json
 ) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_token bigint := nextval('posthaste.claim_tokens');
@@ -57,7 +58,7 @@ begin
   v_now := clock_timestamp();
   epoch := s.epoch;
   health := s.health;
-  select e.state, e.timeout_ms, e.cancel_before into v_state, v_timeout, v_cancel_before from posthaste.endpoints e where e.id = p_endpoint;
+  select e.state, e.timeout_ms, e.cancel_before, e.revision into v_state, v_timeout, v_cancel_before, revision from posthaste.endpoints e where e.id = p_endpoint;
   if s.pump_token is not null and s.pump_token <> p_pump and s.pump_until > v_now then
     status := 'busy'; until := s.pump_until; return;
   end if;

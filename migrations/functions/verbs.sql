@@ -22,7 +22,7 @@ $$;
 --   gone      not in work
 drop function if exists posthaste.claim(text[], int[], int[]);
 create function posthaste.claim(p_deliveries text[], p_generations int[], p_ns int[])
-returns table (delivery text, verdict text, token bigint, n int, until timestamptz, epoch int)
+returns table (delivery text, verdict text, token bigint, n int, until timestamptz, epoch int, revision int)
 language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_token bigint := nextval('posthaste.claim_tokens');
@@ -39,7 +39,7 @@ begin
     from posthaste.endpoint_state s, posthaste.permits(s, v_now) p where s.endpoint = any (v_locked)
   ), seen as materialized (
     -- A test send asks for its own slot, whatever the state of the endpoint.
-    select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.due_at, w.claim_until, g.epoch, e.timeout_ms, w.kind = 'test' as test,
+    select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.due_at, w.claim_until, g.epoch, e.revision, e.timeout_ms, w.kind = 'test' as test,
       case when w.kind = 'test' then g.test_slots when w.lane = 'bulk' then g.bulk_slots else g.slots end as slots,
       case
         when w.delivery is null then 'gone'
@@ -87,15 +87,27 @@ begin
     case when m.delivery is not null then v_token end,
     coalesce(m.n, s.n),
     case when m.delivery is not null then m.claim_until when s.refusal = 'busy' then s.claim_until when s.refusal in ('early', 'stale') then s.due_at end,
-    s.epoch
+    s.epoch, s.revision
   from seen s left join moved m on m.delivery = s.delivery;
 end $$;
 
--- record: what came of claimed attempts, valid while the token stands, expired or not. One JSON array; fields as in
--- src/db/verbs.ts. Answers one row per attempt whose token stood: its delivery's state now. Others were stale. A batch
--- may hold a reaped attempt and its successor: they are told apart by the token.
-create or replace function posthaste.record(p_endpoints text[], p_results json)
-returns table (delivery text, token bigint, state text, due_at timestamptz)
+-- record: what came of claimed attempts, valid while the token stands, expired or not. One array per column, fields as
+-- in src/db/verbs.ts; a column that is null throughout may be a null array. Answers one row per attempt whose token
+-- stood, by its place: its delivery's state now. Others were stale. A batch may hold a reaped attempt and its
+-- successor: they are told apart by the token.
+--
+-- Only what decides flows through the statement; what is merely written is fetched from its array by place. The planner
+-- takes these CTEs for single rows, so nothing of theirs is joined but to tables by key and to one row per endpoint.
+drop function if exists posthaste.record(text[], json);
+create or replace function posthaste.record(
+  p_endpoints text[], p_deliveries text[], p_tokens bigint[], p_ns int[], p_outcomes text[], p_reasons text[],
+  p_due_ats timestamptz[], p_steps int[], p_burned int[], p_workflows boolean[],
+  p_ids text[], p_started_ats timestamptz[], p_durations real[], p_statuses smallint[], p_classes text[], p_phases text[],
+  p_errors text[], p_urls text[], p_request_headers text[], p_request_bytes int[], p_head_bytes int[],
+  p_response_headers text[], p_response_bodies bytea[], p_truncated boolean[], p_fresh_retries boolean[],
+  p_rules text[], p_own_due_ats timestamptz[], p_retry_afters int[],
+  p_healths text[], p_epochs int[], p_revisions int[], p_pause_untils timestamptz[])
+returns table (place int, state text, due_at timestamptz)
 language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
@@ -103,67 +115,62 @@ begin
   perform posthaste.lock_endpoints(p_endpoints);
   v_now := clock_timestamp();
   return query
-  with r as materialized (
-    select r.*, row_number() over () as ord from json_to_recordset(p_results) as r (
-      id text, delivery text, token bigint, n int, outcome text, reason text, due_at timestamptz, step int, burned int,
-      workflow boolean, started_at timestamptz, duration_ms real, status smallint, class text, phase text, error text,
-      request_url text, request_headers text, request_bytes int, head_bytes int, response_headers text,
-      response_body text, response_truncated boolean, fresh_retry boolean, rule text, own_due_at timestamptz, retry_after_s int,
-      health text, epoch int, pause_until timestamptz, revision int)
-  ), hit as materialized (
-    select r.*, w.endpoint, e.revision = r.revision as current,
+  with hit as materialized (
+    select r.i::int as i, r.delivery, r.token, w.endpoint, e.revision = p_revisions[r.i] as current,
       case
-        when r.outcome = 'delivered' then 'delivered'
+        when p_outcomes[r.i] = 'delivered' then 'delivered'
         when w.cancel_requested then 'cancelled'
-        when r.outcome = 'retrying' and (e.state in ('disabled', 'deleted') or w.queued_at <= e.cancel_before) then 'cancelled'
-        else r.outcome
+        when p_outcomes[r.i] = 'retrying' and (e.state in ('disabled', 'deleted') or w.queued_at <= e.cancel_before) then 'cancelled'
+        else p_outcomes[r.i]
       end as final,
       case
-        when r.outcome = 'delivered' then null
+        when p_outcomes[r.i] = 'delivered' then null
         when w.cancel_requested then 'requested'
-        when r.outcome = 'retrying' and e.state in ('disabled', 'deleted') then 'endpoint_' || e.state
-        when r.outcome = 'retrying' and w.queued_at <= e.cancel_before then 'endpoint_disabled'
-        else r.reason
+        when p_outcomes[r.i] = 'retrying' and e.state in ('disabled', 'deleted') then 'endpoint_' || e.state
+        when p_outcomes[r.i] = 'retrying' and w.queued_at <= e.cancel_before then 'endpoint_disabled'
+        else p_reasons[r.i]
       end as final_reason
-    from r
-    join posthaste.work w on w.delivery = r.delivery and w.token = r.token and w.n = r.n and w.state = 'sending'
+    from unnest(p_deliveries, p_tokens) with ordinality as r (delivery, token, i)
+    join posthaste.work w on w.delivery = r.delivery and w.token = r.token and w.n = p_ns[r.i] and w.state = 'sending'
     join posthaste.endpoints e on e.id = w.endpoint
   ), ended as (
     delete from posthaste.work w using hit h
     where w.delivery = h.delivery and w.token = h.token and h.final <> 'retrying'
-    returning h.*, w.tenant, w.event, w.event_at, w.event_type, w.sequence, w.created_at, w.kind, w.generation
+    returning h.i, h.final, h.final_reason, h.current, w.delivery, w.endpoint, w.tenant, w.event, w.event_at, w.event_type, w.sequence,
+      w.created_at, w.kind, w.generation
   ), kept as (
     update posthaste.work w
     set state = 'retrying', lane = case when w.lane = 'bulk' then 'bulk' else 'retry' end, token = null, claim_until = null,
-      due_at = h.due_at, resume_at = null, held_deadline = null, step = h.step, burned = h.burned, dispatch = null, workflow = h.workflow, scans = 0,
-      scan_at = h.due_at + case when h.workflow then interval '30 seconds' else interval '0' end,
-      last_status = h.status, last_class = h.class
+      due_at = p_due_ats[h.i], resume_at = null, held_deadline = null, step = p_steps[h.i], burned = p_burned[h.i],
+      dispatch = null, workflow = p_workflows[h.i], scans = 0,
+      scan_at = p_due_ats[h.i] + case when p_workflows[h.i] then interval '30 seconds' else interval '0' end,
+      last_status = p_statuses[h.i], last_class = p_classes[h.i]
     from hit h
     where w.delivery = h.delivery and w.token = h.token and h.final = 'retrying'
-    returning h.*, w.tenant, w.event, w.event_at, w.event_type, w.sequence, w.created_at, w.kind, w.generation
+    returning h.i, h.final, h.final_reason, h.current, w.delivery, w.endpoint, w.tenant, w.event, w.event_at, w.event_type, w.sequence,
+      w.created_at, w.kind, w.generation
   ), changed as materialized (
-    -- Everything the inserts below need travels with the row: the planner takes these CTEs for single rows and would
-    -- join them by nested loops, 200 x 200.
     select * from ended union all select * from kept
   ), tally as materialized (
-    -- Without ordered aggregates: those would sort whole attempts, bodies and all.
     select x.endpoint, count(*)::int as freed, count(*) filter (where x.kind = 'test')::int as tests,
-      count(*) filter (where x.health = 'ok')::int as ok, max(x.ord) filter (where x.health = 'ok') as last_ok,
-      count(*) filter (where x.health <> 'ok' or x.duration_ms > 2000)::int as remarkable, max(x.pause_until) filter (where x.current) as pause_until, max(x.epoch) as epoch,
-      max(x.started_at) filter (where x.health = 'ok') as ok_started_at, bool_or(x.kind = 'test' and x.health = 'ok') as test_ok
+      count(*) filter (where p_healths[x.i] = 'ok')::int as ok, max(x.i) filter (where p_healths[x.i] = 'ok') as last_ok,
+      count(*) filter (where p_healths[x.i] <> 'ok' or p_durations[x.i] > 2000)::int as remarkable,
+      max(p_pause_untils[x.i]) filter (where x.current) as pause_until, max(p_epochs[x.i]) as epoch,
+      max(p_started_ats[x.i]) filter (where p_healths[x.i] = 'ok') as ok_started_at,
+      bool_or(x.kind = 'test' and p_healths[x.i] = 'ok') as test_ok
     from changed x group by x.endpoint
   ), remarks as materialized (
-    select t.endpoint, count(*) filter (where x.health = 'failure')::int as fail,
-      count(*) filter (where x.health = 'failure' and x.ord > coalesce(t.last_ok, 0))::int as fail_since,
-      count(*) filter (where x.health = 'failure' and (x.class = 'deadline' or x.class like '%timeout%'))::int as timeouts,
-      count(*) filter (where x.health = 'throttled')::int as throttled, count(*) filter (where x.health = 'configuration')::int as config,
-      count(*) filter (where x.health = 'neutral')::int as neutral, count(*) filter (where x.duration_ms > 2000)::int as slow,
-      max(x.revision) filter (where x.class = 'http_410' and x.kind <> 'test') as gone_revision,
-      max(x.started_at) filter (where x.health in ('failure', 'throttled')) as started_at,
-      (array_agg(distinct x.delivery) filter (where x.health in ('failure', 'throttled')))[1:5] as deliveries,
-      (array_agg(x.status order by x.ord desc))[1] as status, (array_agg(x.class order by x.ord desc))[1] as class
-    from tally t join (select c.endpoint, c.delivery, c.ord, c.health, c.class, c.status, c.duration_ms, c.started_at, c.revision, c.kind from changed c) x
-      on x.endpoint = t.endpoint
+    select t.endpoint, count(*) filter (where p_healths[x.i] = 'failure')::int as fail,
+      count(*) filter (where p_healths[x.i] = 'failure' and x.i > coalesce(t.last_ok, 0))::int as fail_since,
+      count(*) filter (where p_healths[x.i] = 'failure' and (p_classes[x.i] = 'deadline' or p_classes[x.i] like '%timeout%'))::int as timeouts,
+      count(*) filter (where p_healths[x.i] = 'throttled')::int as throttled,
+      count(*) filter (where p_healths[x.i] = 'configuration')::int as config,
+      count(*) filter (where p_healths[x.i] = 'neutral')::int as neutral, count(*) filter (where p_durations[x.i] > 2000)::int as slow,
+      max(p_revisions[x.i]) filter (where p_classes[x.i] = 'http_410' and x.kind <> 'test') as gone_revision,
+      max(p_started_ats[x.i]) filter (where p_healths[x.i] in ('failure', 'throttled')) as started_at,
+      (array_agg(distinct x.delivery) filter (where p_healths[x.i] in ('failure', 'throttled')))[1:5] as deliveries,
+      max(x.i) as last
+    from tally t join changed x on x.endpoint = t.endpoint
     where t.remarkable > 0 group by t.endpoint
   ), slots as (
     update posthaste.endpoint_state s
@@ -176,14 +183,14 @@ begin
     from tally t left join remarks m on m.endpoint = t.endpoint
     where s.endpoint = t.endpoint
     returning t.endpoint, t.ok, t.epoch, t.ok_started_at, t.test_ok, t.remarkable, t.pause_until, m.fail, m.timeouts, m.throttled, m.config, m.neutral, m.slow,
-      m.gone_revision, m.started_at, m.deliveries, m.status, m.class, s.shard, s.health, s.rate
+      m.gone_revision, m.started_at, m.deliveries, m.last, s.shard, s.health, s.rate
   ), inbox as (
     -- Plain success of a plainly healthy endpoint is only counted, in its row.
     insert into posthaste.health_inbox (endpoint, shard, fact)
     select t.endpoint, t.shard, json_build_object('epoch', t.epoch, 'startedMs', floor(extract(epoch from t.started_at) * 1000),
       'okStartedMs', floor(extract(epoch from t.ok_started_at) * 1000), 'testOk', t.test_ok, 'ok', t.ok,
       'fail', t.fail, 'timeouts', t.timeouts, 'throttled', t.throttled, 'config', t.config, 'neutral', t.neutral, 'slow', t.slow,
-      'deliveries', coalesce(t.deliveries, '{}'), 'lastStatus', t.status, 'lastClass', t.class,
+      'deliveries', coalesce(t.deliveries, '{}'), 'lastStatus', p_statuses[t.last], 'lastClass', p_classes[t.last],
       'pauseUntilMs', floor(extract(epoch from t.pause_until) * 1000), 'goneRevision', t.gone_revision)
     from slots t
     where t.fail > 0 or t.throttled > 0 or t.config > 0 or t.slow > 0 or t.gone_revision is not null or t.pause_until is not null
@@ -192,26 +199,28 @@ begin
     insert into posthaste.deliveries (id, tenant, endpoint, event, event_at, event_type, sequence, created_at, finished_at,
       kind, state, reason, n, burned, generation, last_status, last_class)
     select e.delivery, e.tenant, e.endpoint, e.event, e.event_at, e.event_type, e.sequence, e.created_at, v_now,
-      e.kind, e.final, e.final_reason, e.n, e.burned, e.generation, e.status, e.class
+      e.kind, e.final, e.final_reason, p_ns[e.i], p_burned[e.i], e.generation, p_statuses[e.i], p_classes[e.i]
     from ended e
   ), dead as (
     insert into posthaste.dead_letters (delivery, tenant, endpoint, event, event_at, event_type, generation, reason, attempts,
       last_status, last_class, died_at)
-    select e.delivery, e.tenant, e.endpoint, e.event, e.event_at, e.event_type, e.generation, e.final_reason, e.n, e.status, e.class, v_now
+    select e.delivery, e.tenant, e.endpoint, e.event, e.event_at, e.event_type, e.generation, e.final_reason, p_ns[e.i],
+      p_statuses[e.i], p_classes[e.i], v_now
     from ended e where e.final = 'dead' and e.kind <> 'test'
     on conflict on constraint dead_letters_pkey do nothing
   ), log as (
     insert into posthaste.attempts (id, delivery, n, started_at, tenant, endpoint, event, event_type, generation, duration_ms, status,
       class, phase, error, request_url, request_headers, request_bytes, head_bytes, response_headers, response_body,
       response_truncated, fresh_retry, decision, next_due_at, rule, own_due_at, retry_after_s)
-    select c.id, c.delivery, c.n, c.started_at, c.tenant, c.endpoint, c.event, c.event_type, c.generation, c.duration_ms, c.status,
-      c.class, c.phase, c.error, c.request_url, c.request_headers, c.request_bytes, c.head_bytes, c.response_headers,
-      decode(c.response_body, 'base64'), coalesce(c.response_truncated, false), coalesce(c.fresh_retry, false), c.final,
-      case when c.final = 'retrying' then c.due_at end, case when c.final = 'cancelled' then c.final_reason else c.rule end,
-      c.own_due_at, c.retry_after_s
+    select p_ids[c.i], c.delivery, p_ns[c.i], p_started_ats[c.i], c.tenant, c.endpoint, c.event, c.event_type, c.generation,
+      p_durations[c.i], p_statuses[c.i], p_classes[c.i], p_phases[c.i], p_errors[c.i], p_urls[c.i], p_request_headers[c.i],
+      p_request_bytes[c.i], p_head_bytes[c.i], p_response_headers[c.i], p_response_bodies[c.i],
+      p_truncated[c.i], p_fresh_retries[c.i], c.final,
+      case when c.final = 'retrying' then p_due_ats[c.i] end, case when c.final = 'cancelled' then c.final_reason else p_rules[c.i] end,
+      p_own_due_ats[c.i], p_retry_afters[c.i]
     from changed c
   )
-  select c.delivery, c.token, c.final, case when c.final = 'retrying' then c.due_at end from changed c;
+  select c.i, c.final, case when c.final = 'retrying' then p_due_ats[c.i] end from changed c;
 end $$;
 
 -- give back: a granted claim that was not sent. The number and the slot are free again.

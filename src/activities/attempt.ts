@@ -15,6 +15,7 @@ export interface Claimed {
   token: number | null;
   n: number | null;
   epoch: number | null;
+  revision: number | null; // of the endpoint's settings when it was granted
 }
 
 /** null: the request can't be made from what is stored. Recorded as a fault of ours, like an endpoint that can't be. */

@@ -66,16 +66,18 @@ export function prepareEndpoint(row: LoadedEndpoint, keys: MasterKeys): Prepared
 
 /** The exact bytes of a delivery's body. */
 export function deliveryBody(delivery: LoadedDelivery): Buffer {
+  const { content } = delivery;
+  if (content === null) throw new Error('the event is gone');
   return buildBody(
     {
-      raw: delivery.raw,
+      raw: content.raw,
       event: delivery.event,
       type: delivery.event_type,
-      occurredAtMs: delivery.occurred_at.getTime(),
-      version: delivery.version,
+      occurredAtMs: content.occurred_at.getTime(),
+      version: content.version,
       sequence: delivery.sequence,
     },
-    delivery.body!,
+    content.body,
     (text) => Buffer.from(text),
     (parts) => Buffer.concat(parts),
   );
@@ -100,7 +102,7 @@ export function prepareRequest(
   const signature = signatureHeader(endpoint.secrets, delivery.event, timestampSeconds, body);
   const head = {
     userAgent: USER_AGENT,
-    contentType: delivery.content_type,
+    contentType: delivery.content!.content_type,
     id: delivery.event,
     timestampSeconds,
     signature,

@@ -152,9 +152,14 @@ async function sendClaims(
   return claims.map(async (claim) => {
     const row = byDelivery.get(claim.delivery);
     if (row === undefined) return expire(deps, endpoint, claim);
-    const outcome = await deps.sender.sendClaimed(row, { ...claim, epoch: answer.epoch }, claimedAt, {
-      ownWorkflow: () => row.workflow,
-    });
+    const outcome = await deps.sender.sendClaimed(
+      row,
+      { ...claim, epoch: answer.epoch, revision: answer.revision },
+      claimedAt,
+      {
+        ownWorkflow: () => row.workflow,
+      },
+    );
     if (outcome.kind === 'recorded') {
       deps.observe(row, outcome);
       // Its workflow sleeps until it is told, or a quarter of an hour has passed.

@@ -5,7 +5,6 @@
 import type { LoadedDelivery } from '../db/load.ts';
 import type { Gate } from './gate.ts';
 import type { MemberOutcome } from './outcome.ts';
-import type { PreparedEndpoint } from './prepare.ts';
 
 const MAX_CLAIM = 250;
 export const SLOT_RETRY_MS = 100;
@@ -77,7 +76,7 @@ export function worthClaiming(gate: Gate, queues: Map<string, EndpointQueue>, la
  */
 export function nextBatch(
   queues: Map<string, EndpointQueue>,
-  endpoints: Map<string, PreparedEndpoint>,
+  capOf: (endpoint: string) => number | undefined,
   gate: Gate,
 ): { batch: Member[]; soonMs: number } {
   const batch: Member[] = [];
@@ -88,7 +87,7 @@ export function nextBatch(
   for (const [endpoint, queue] of queues) {
     if (batch.length >= room) break;
     if (queue.waiting.length === 0 || queue.blockedUntil > now) continue;
-    const cap = endpoints.get(endpoint)?.row.cap ?? 10;
+    const cap = capOf(endpoint) ?? 10;
     const { tenant } = queue.waiting[0]!.row;
     const share = gate.freeFor(tenant) - (taken.get(tenant) ?? 0);
     const take = Math.min(cap - queue.inFlight, room - batch.length, share, queue.waiting.length);

@@ -120,9 +120,10 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
 }
 
 /**
- * Only what says "this row can't be written" (data, constraint, statement) is given up on. Everything else, known or
- * not, is an outage of some kind: the answers wait.
+ * Only what says "this row can't be written" (data, constraint, statement; a value that src/db/arrays.ts can't encode) is
+ * given up on. Everything else, known or not, is an outage of some kind: the answers wait.
  */
 function isBadRow(error: unknown): boolean {
+  if (error instanceof RangeError || error instanceof TypeError) return true;
   return /^(22|23|42)/.test((error as { code?: string }).code ?? '');
 }

@@ -61,11 +61,11 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     n: claimed.n!,
     outcome: decision.outcome,
     reason: decision.outcome === 'dead' ? decision.reason : null,
-    due_at: decision.outcome === 'retrying' ? new Date(decision.dueMs).toISOString() : null,
+    due_at: decision.outcome === 'retrying' ? decision.dueMs : null,
     step: decision.step,
     burned: decision.burned,
     workflow: decision.outcome === 'retrying' && facts.ownWorkflow(row),
-    started_at: new Date(startedAtMs).toISOString(),
+    started_at: startedAtMs,
     duration_ms: result?.durationMs ?? 0,
     status: result?.status ?? null,
     class: outcomeClass,
@@ -80,20 +80,16 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     head_bytes: result?.headBytes ?? null,
     response_headers:
       result === undefined || result.status === null ? null : JSON.stringify(result.responseHeaders),
-    response_body:
-      result === undefined || result.status === null ? null : result.responseBody.toString('base64'),
+    response_body: result === undefined || result.status === null ? null : result.responseBody,
     response_truncated: result?.responseTruncated ?? false,
     fresh_retry: result?.freshRetry ?? false,
     rule: decision.rule,
-    own_due_at: decision.ownDueMs === null ? null : new Date(decision.ownDueMs).toISOString(),
+    own_due_at: decision.ownDueMs,
     retry_after_s: outcomeClass === 'ok' ? null : asked,
     health: healthOf(outcomeClass, test),
     epoch: claimed.epoch,
     revision: endpoint?.row.revision ?? 0,
-    pause_until:
-      test || asked === null || !PAUSING.has(result?.status ?? 0)
-        ? null
-        : new Date(nowMs + asked * 1_000).toISOString(),
+    pause_until: test || asked === null || !PAUSING.has(result?.status ?? 0) ? null : nowMs + asked * 1_000,
   };
   return { record, class: outcomeClass };
 }

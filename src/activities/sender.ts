@@ -10,9 +10,8 @@
  * and the delivery is due again (the receiver may have it: at least once); after the record, nothing is lost.
  */
 
-import { LRUCache } from 'lru-cache';
 import type { DbClock } from '../db/clock.ts';
-import { type LoadedDelivery, type LoadedEndpoint, loadBodies, loadEndpoints } from '../db/load.ts';
+import { type LoadedDelivery, loadContents } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
 import { type ClaimAnswer, claim, giveBack } from '../db/verbs.ts';
 import type { Egress } from '../egress/post.ts';
@@ -21,7 +20,8 @@ import type { MasterKeys } from '../secrets.ts';
 import { attempt, type Claimed } from './attempt.ts';
 import type { Gate } from './gate.ts';
 import type { MemberOutcome } from './outcome.ts';
-import { type PreparedEndpoint, prepareEndpoint } from './prepare.ts';
+import type { PreparedEndpoint } from './prepare.ts';
+import { createPreparedEndpoints, type PreparedEndpoints } from './prepared.ts';
 import {
   CLAIM_PAUSE_MS,
   type EndpointQueue,
@@ -71,7 +71,6 @@ export interface SenderDeps {
 
 /** Receivers refuse signatures that are 5 min off; a clock this wrong is broken. */
 const MAX_CLOCK_ERROR_MS = 5_000;
-const ENDPOINT_TTL_MS = 1_000;
 /** Bodies in memory for one statement: 256 KiB each at the most by default. */
 const LOAD_AHEAD = 60;
 
@@ -79,10 +78,7 @@ const unsureOfTime = (deps: SenderDeps): boolean => deps.clock.uncertaintyMs() >
 
 export function createSender(deps: SenderDeps): Sender {
   const granted: Granted = new Map();
-  const prepared = new LRUCache<string, Promise<PreparedEndpoint | undefined>>({
-    max: 5_000,
-    ttl: ENDPOINT_TTL_MS,
-  });
+  const prepared = createPreparedEndpoints(deps);
   return {
     async sendClaimed(row, claimed, claimedAt, options) {
       deps.gate.enter(row.tenant);
@@ -93,15 +89,8 @@ export function createSender(deps: SenderDeps): Sender {
           ]);
           return { kind: 'left' };
         }
-        let endpoint = prepared.get(row.endpoint);
-        if (endpoint === undefined) {
-          endpoint = loadEndpoints(deps.db, [row.endpoint])
-            .then((rows) => prepareEndpoints(deps, rows))
-            .then((map) => map.get(row.endpoint));
-          prepared.set(row.endpoint, endpoint);
-          endpoint.catch(() => prepared.delete(row.endpoint));
-        }
-        return await attempt(deps, row, await endpoint, claimed, claimedAt, options, () => true);
+        const endpoints = await prepared.get(new Map([[row.endpoint, claimed.revision!]]));
+        return await attempt(deps, row, endpoints.get(row.endpoint), claimed, claimedAt, options, () => true);
       } catch (error) {
         deps.log.error(
           { err: error, delivery: row.delivery },
@@ -110,18 +99,19 @@ export function createSender(deps: SenderDeps): Sender {
         return { kind: 'left' };
       } finally {
         deps.gate.leave(row.tenant);
-        row.body = null;
+        row.content = null;
       }
     },
     async send(members, options, onOutcome) {
       if (granted.size > 20_000) granted.clear();
-      await sendBatch(deps, granted, members, options, onOutcome);
+      await sendBatch(deps, prepared, granted, members, options, onOutcome);
     },
   };
 }
 
 async function sendBatch(
   deps: SenderDeps,
+  prepared: PreparedEndpoints,
   granted: Granted,
   rows: readonly LoadedDelivery[],
   options: SendOptions,
@@ -142,8 +132,6 @@ async function sendBatch(
     queue.waiting.push({ row, deniedAt: null });
     queues.set(row.endpoint, queue);
   }
-  let endpoints = new Map<string, PreparedEndpoint>();
-  let endpointsAt = Number.NEGATIVE_INFINITY;
   let lastClaimAt = Number.NEGATIVE_INFINITY;
   const begunAt = performance.now();
   let left = rows.length;
@@ -154,13 +142,18 @@ async function sendBatch(
     onOutcome(member, outcome);
   };
 
-  const run = async (member: Member, answer: ClaimAnswer, claimedAt: number): Promise<void> => {
+  const run = async (
+    member: Member,
+    endpoint: PreparedEndpoint | undefined,
+    answer: ClaimAnswer,
+    claimedAt: number,
+  ): Promise<void> => {
     const queue = queues.get(member.row.endpoint)!;
     try {
       const outcome = await attempt(
         deps,
         member.row,
-        endpoints.get(member.row.endpoint),
+        endpoint,
         answer,
         claimedAt,
         options,
@@ -177,7 +170,7 @@ async function sendBatch(
       queue.inFlight--;
       queue.blockedUntil = 0;
       deps.gate.leave(member.row.tenant);
-      member.row.body = null;
+      member.row.content = null;
       wake();
     }
   };
@@ -192,22 +185,20 @@ async function sendBatch(
     }
     const worth = !stopping && worthClaiming(deps.gate, queues, lastClaimAt);
     const { batch, soonMs } = worth
-      ? nextBatch(queues, endpoints, deps.gate)
+      ? nextBatch(queues, (endpoint) => prepared.peek(endpoint)?.row.cap, deps.gate)
       : { batch: [], soonMs: stopping ? SLOT_RETRY_MS : CLAIM_PAUSE_MS };
     if (batch.length > 0) {
       lastClaimAt = performance.now();
       try {
-        if (lastClaimAt - endpointsAt > ENDPOINT_TTL_MS) {
-          endpoints = await prepareEndpoints(deps, await loadEndpoints(deps.db, [...queues.keys()]));
-          endpointsAt = lastClaimAt;
-        }
-        if (batch.some(({ row }) => row.body === null)) await loadBodies(deps.db, withNext(queues, batch));
+        if (batch.some(({ row }) => row.content === null))
+          await loadContents(deps.db, withNext(queues, batch));
         const claimedAt = performance.now();
         const answers = await claim(
           deps.db,
           batch.map(({ row }) => ({ delivery: row.delivery, generation: row.generation, n: row.n })),
         );
         const byDelivery = new Map(answers.map((answer) => [answer.delivery, answer]));
+        const endpoints = await endpointsOf(deps, prepared, batch, byDelivery);
         for (const member of batch) {
           const answer = byDelivery.get(member.row.delivery)!;
           const queue = queues.get(member.row.endpoint)!;
@@ -216,7 +207,7 @@ async function sendBatch(
             queue.fullSince = null;
             granted.set(member.row.endpoint, claimedAt);
             deps.gate.enter(member.row.tenant);
-            void run(member, answer, claimedAt);
+            void run(member, endpoints.get(member.row.endpoint), answer, claimedAt);
           } else if (answer.verdict === 'later') {
             member.deniedAt ??= claimedAt;
             queue.blockedUntil = performance.now() + SLOT_RETRY_MS;
@@ -270,21 +261,29 @@ function withNext(queues: ReadonlyMap<string, EndpointQueue>, batch: readonly Me
   return rows;
 }
 
-async function prepareEndpoints(
+/** The endpoints of the granted; when they can't be read, nothing is sent and the claims are given back. */
+async function endpointsOf(
   deps: SenderDeps,
-  rows: readonly LoadedEndpoint[],
-): Promise<Map<string, PreparedEndpoint>> {
-  const prepared = new Map<string, PreparedEndpoint>();
-  for (const row of rows) {
-    try {
-      prepared.set(row.id, prepareEndpoint(row, deps.keys));
-    } catch (error) {
-      // Left out: its attempts are recorded as a fault of ours, which burns nothing and pages someone.
-      deps.log.error(
-        { err: error, endpoint: row.id },
-        'an endpoint could not be prepared; check POSTHASTE_MASTER_KEYS',
-      );
-    }
+  prepared: PreparedEndpoints,
+  batch: readonly Member[],
+  answers: ReadonlyMap<string, ClaimAnswer>,
+): Promise<ReadonlyMap<string, PreparedEndpoint>> {
+  const revisions = new Map<string, number>();
+  for (const { row } of batch) {
+    const { verdict, revision } = answers.get(row.delivery)!;
+    if (verdict === 'granted') revisions.set(row.endpoint, revision!);
   }
-  return prepared;
+  try {
+    return await prepared.get(revisions);
+  } catch (error) {
+    const claims = batch
+      .filter(({ row }) => answers.get(row.delivery)!.verdict === 'granted')
+      .map(({ row: { delivery, endpoint } }) => ({
+        delivery,
+        endpoint,
+        token: answers.get(delivery)!.token!,
+      }));
+    await giveBack(deps.db, claims).catch(() => {}); // then the reaper has them
+    throw error;
+  }
 }

@@ -1,4 +1,5 @@
 /** What an attempt needs to know: the delivery, its event's bytes, its endpoint's address and secrets. */
+import { texts, timestamps } from './arrays.ts';
 import type { Db } from './pool.ts';
 
 export interface LoadedDelivery {
@@ -20,59 +21,72 @@ export interface LoadedDelivery {
   generation: number;
   workflow: boolean;
   resume_at: Date | null;
+  content: EventContent | null; // null: not loaded yet (groups load it as they claim), or gone
+}
+
+/** What of an event is sent. */
+export interface EventContent {
   raw: boolean;
   content_type: string;
   version: string | null; // the producer's version, as text: it may exceed 2^53
   occurred_at: Date;
-  body: Buffer | null; // null: not loaded yet (groups load bodies as they claim)
+  body: Buffer;
 }
 
 const COLUMNS = `w.delivery, w.tenant, w.endpoint, w.event, w.event_at, w.event_type, w.sequence, w.kind, w.lane, w.state, w.due_at,
-  w.deadline, w.n, w.step, w.burned, w.generation, w.workflow, w.resume_at, v.raw, v.content_type, v.version::text as version,
-  v.occurred_at`;
-// Row by row on purpose: a hash join would read every event there is, and the limit ends the search at the first hit.
-const FROM = `from posthaste.work w cross join lateral (
-  select * from posthaste.all_events v where v.tenant = w.tenant and v.created_at = w.event_at and v.id = w.event limit 1) v`;
+  w.deadline, w.n, w.step, w.burned, w.generation, w.workflow, w.resume_at`;
+const CONTENT = 'v.raw, v.content_type, v.version::text as version, v.occurred_at, v.body';
 
-/** The named deliveries that are still unfinished. */
+/** The named deliveries that are still unfinished, with their events. */
 export async function loadDeliveries(db: Db, deliveries: readonly string[]): Promise<LoadedDelivery[]> {
   const result = await db.query({
     name: 'load_deliveries',
-    text: `select ${COLUMNS}, v.body ${FROM} where w.delivery = any ($1)`,
+    // Row by row on purpose: a hash join would read every event there is, and the limit ends the search at the first hit.
+    text: `select ${COLUMNS}, ${CONTENT} from posthaste.work w cross join lateral (
+        select * from posthaste.all_events v where v.tenant = w.tenant and v.created_at = w.event_at and v.id = w.event limit 1) v
+      where w.delivery = any ($1)`,
     values: [deliveries],
   });
-  return result.rows;
+  return result.rows.map(({ raw, content_type, version, occurred_at, body, ...row }) => ({
+    ...row,
+    content: { raw, content_type, version, occurred_at, body },
+  }));
 }
 
 /** The members of a group, in the order of their tenants' sequences. */
 export async function loadDispatch(db: Db, dispatch: string): Promise<LoadedDelivery[]> {
   const result = await db.query({
     name: 'load_dispatch',
-    text: `select ${COLUMNS}, null::bytea as body ${FROM} where w.dispatch = $1 order by w.delivery`,
+    text: `select ${COLUMNS} from posthaste.work w where w.dispatch = $1 order by w.delivery`,
     values: [dispatch],
   });
+  for (const row of result.rows) row.content = null;
   return result.rows;
 }
 
-/** Fills in the bodies that are missing. An event may stand in several rows; its bytes are fetched once. */
-export async function loadBodies(db: Db, rows: readonly LoadedDelivery[]): Promise<void> {
-  const missing = new Map<string, LoadedDelivery[]>();
+/** Fills in the events that are missing. One may stand in several rows; its bytes are fetched once. */
+export async function loadContents(db: Db, rows: readonly LoadedDelivery[]): Promise<void> {
+  const firsts = new Map<string, number>(); // of one event: its place among what is asked for
+  const asked: LoadedDelivery[] = [];
   for (const row of rows) {
-    if (row.body !== null) continue;
-    const key = `${row.tenant} ${row.event}`;
-    missing.set(key, [...(missing.get(key) ?? []), row]);
+    if (row.content !== null || firsts.has(`${row.tenant} ${row.event}`)) continue;
+    firsts.set(`${row.tenant} ${row.event}`, asked.push(row));
   }
-  if (missing.size === 0) return;
-  const firsts = [...missing.values()].map((same) => same[0]!);
+  if (asked.length === 0) return;
   const result = await db.query({
-    name: 'load_bodies',
-    text: `select v.tenant, v.id, v.body from unnest($1::text[], $2::timestamptz[], $3::text[]) a (tenant, at, id)
+    name: 'load_contents',
+    text: `select a.place, ${CONTENT} from unnest($1::text[], $2::timestamptz[], $3::text[]) with ordinality a (tenant, at, id, place)
       cross join lateral (
         select * from posthaste.all_events v where v.tenant = a.tenant and v.created_at = a.at and v.id = a.id limit 1) v`,
-    values: [firsts.map((r) => r.tenant), firsts.map((r) => r.event_at), firsts.map((r) => r.event)],
+    values: [
+      texts(asked.map((r) => r.tenant)),
+      timestamps(asked.map((r) => r.event_at.getTime())),
+      texts(asked.map((r) => r.event)),
+    ],
   });
-  for (const { tenant, id, body } of result.rows)
-    for (const row of missing.get(`${tenant} ${id}`)!) row.body = body;
+  const contents: (EventContent | undefined)[] = [];
+  for (const content of result.rows) contents[content.place] = content;
+  for (const row of rows) row.content ??= contents[firsts.get(`${row.tenant} ${row.event}`) ?? 0] ?? null;
 }
 
 export interface LoadedEndpoint {
@@ -89,16 +103,18 @@ export interface LoadedEndpoint {
   tls_sealed: Buffer | null;
   traceparent: boolean;
   secrets: { id: string; kind: 'hmac' | 'ed25519'; sealed: string }[]; // sealed: base64; newest first
+  valid_until: Date | null; // when the first of these secrets stops signing
 }
 
-/** Endpoints with the secrets that sign now. Read for every batch: a change takes effect on the next attempt. */
+/** Endpoints with the secrets that sign now. */
 export async function loadEndpoints(db: Db, endpoints: readonly string[]): Promise<LoadedEndpoint[]> {
   const result = await db.query({
     name: 'load_endpoints',
     text: `select e.id, e.tenant, e.url, e.state, e.revision, s.cap, e.timeout_ms, e.deadline_ms, e.retry_policy, e.headers_sealed,
         e.tls_sealed, e.traceparent,
         (select coalesce(json_agg(json_build_object('id', k.id, 'kind', k.kind, 'sealed', encode(k.sealed, 'base64')) order by k.created_at desc, k.id desc), '[]')
-         from posthaste.endpoint_secrets k where k.endpoint = e.id and (k.expires_at is null or k.expires_at > clock_timestamp())) as secrets
+         from posthaste.endpoint_secrets k where k.endpoint = e.id and (k.expires_at is null or k.expires_at > clock_timestamp())) as secrets,
+        (select min(k.expires_at) from posthaste.endpoint_secrets k where k.endpoint = e.id and k.expires_at > clock_timestamp()) as valid_until
       from posthaste.endpoints e join posthaste.endpoint_state s on s.endpoint = e.id
       where e.id = any ($1)`,
     values: [endpoints],

@@ -5,6 +5,40 @@ import pg from 'pg';
 // choose freely, are read as text.
 const parsers = new pg.TypeOverrides();
 parsers.setTypeParser(20, Number);
+const TIMESTAMPTZ = 1184;
+const anyTimestamp = parsers.getTypeParser(TIMESTAMPTZ, 'text') as unknown as (text: string) => Date;
+parsers.setTypeParser(TIMESTAMPTZ, parseTimestamp);
+
+/** `2026-12-01 01:44:21.123456+00` by place: a row has up to five of them, and pg's pattern takes 2 µs for four. */
+export function parseTimestamp(text: string): Date {
+  const end = text.length - 3;
+  if (
+    end < 19 ||
+    end > 26 ||
+    text.charCodeAt(0) === ZERO ||
+    text.charCodeAt(4) !== DASH ||
+    !text.endsWith('+00')
+  )
+    return anyTimestamp(text);
+  let ms = 0;
+  for (let at = 20, unit = 100; at < end && unit >= 1; at++, unit /= 10) ms += digit(text, at) * unit;
+  return new Date(
+    Date.UTC(
+      digits(text, 0) * 100 + digits(text, 2),
+      digits(text, 5) - 1,
+      digits(text, 8),
+      digits(text, 11),
+      digits(text, 14),
+      digits(text, 17),
+      ms,
+    ),
+  );
+}
+
+const DASH = 45;
+const ZERO = 48;
+const digit = (text: string, at: number): number => text.charCodeAt(at) - ZERO;
+const digits = (text: string, at: number): number => digit(text, at) * 10 + digit(text, at + 1);
 
 /** Longer than any statement of ours; shorter than the grace after which another process takes over. */
 const QUERY_TIMEOUT_MS = 12_000;

@@ -2,6 +2,7 @@
  * The four verbs and what goes with them, one call each (migrations/functions/verbs.sql has the rules).
  * Nothing is sent without a granted claim.
  */
+import { bools, byteas, float4s, int2s, int4s, int8s, texts, timestamps } from './arrays.ts';
 import type { Db } from './pool.ts';
 
 export const CLAIM_VERDICTS = [
@@ -31,19 +32,24 @@ export interface ClaimAnswer {
   n: number | null;
   until: Date | null;
   epoch: number | null; // of the endpoint's mode
+  revision: number | null; // of the endpoint's settings
 }
 
 /** Asks for the right to make the next attempt of each delivery. One answer per ask, in no order. */
 export async function claim(db: Db, asks: readonly ClaimAsk[]): Promise<ClaimAnswer[]> {
   const result = await db.query({
     name: 'claim',
-    text: 'select delivery, verdict, token, n, until, epoch from posthaste.claim($1, $2, $3)',
-    values: [asks.map((a) => a.delivery), asks.map((a) => a.generation), asks.map((a) => a.n)],
+    text: 'select delivery, verdict, token, n, until, epoch, revision from posthaste.claim($1, $2, $3)',
+    values: [
+      texts(asks.map((a) => a.delivery)),
+      int4s(asks.map((a) => a.generation)),
+      int4s(asks.map((a) => a.n)),
+    ],
   });
   return result.rows;
 }
 
-/** One attempt as it is written: the log row, and what becomes of the delivery. */
+/** One attempt as it is written: the log row, and what becomes of the delivery. Moments are epoch milliseconds. */
 export interface AttemptRecord {
   id: string;
   delivery: string;
@@ -52,11 +58,11 @@ export interface AttemptRecord {
   n: number;
   outcome: 'delivered' | 'retrying' | 'dead' | 'cancelled';
   reason: string | null;
-  due_at: string | null; // RFC 3339; set when retrying
+  due_at: number | null; // set when retrying
   step: number;
   burned: number;
   workflow: boolean; // a workflow of its own will wait for due_at
-  started_at: string;
+  started_at: number;
   duration_ms: number;
   status: number | null;
   class: string;
@@ -67,16 +73,16 @@ export interface AttemptRecord {
   request_bytes: number;
   head_bytes: number | null;
   response_headers: string | null;
-  response_body: string | null; // base64
+  response_body: Buffer | null;
   response_truncated: boolean;
   fresh_retry: boolean;
   rule: string | null; // which rule decided (src/domain/decide.ts)
-  own_due_at: string | null; // RFC 3339; what the delivery's own schedule said
+  own_due_at: number | null; // what the delivery's own schedule said
   retry_after_s: number | null; // what the receiver asked for, seconds
   health: 'ok' | 'failure' | 'throttled' | 'configuration' | 'neutral' | 'none'; // what it says of the endpoint; none: a failed test
   epoch: number | null; // of the endpoint's mode when the claim was granted
   revision: number; // of the endpoint's settings it was sent with
-  pause_until: string | null; // RFC 3339; Retry-After of a 429 or 503 pauses the endpoint until then
+  pause_until: number | null; // Retry-After of a 429 or 503 pauses the endpoint until then
 }
 
 export interface Recorded {
@@ -86,6 +92,42 @@ export interface Recorded {
   due_at: Date | null;
 }
 
+/** In the order of posthaste.record's parameters. */
+const RECORD_COLUMNS: readonly ((records: readonly AttemptRecord[]) => Buffer | null)[] = [
+  (records) => texts(records.map((r) => r.delivery)),
+  (records) => int8s(records.map((r) => r.token)),
+  (records) => int4s(records.map((r) => r.n)),
+  (records) => texts(records.map((r) => r.outcome)),
+  (records) => texts(records.map((r) => r.reason)),
+  (records) => timestamps(records.map((r) => r.due_at)),
+  (records) => int4s(records.map((r) => r.step)),
+  (records) => int4s(records.map((r) => r.burned)),
+  (records) => bools(records.map((r) => r.workflow)),
+  (records) => texts(records.map((r) => r.id)),
+  (records) => timestamps(records.map((r) => r.started_at)),
+  (records) => float4s(records.map((r) => r.duration_ms)),
+  (records) => int2s(records.map((r) => r.status)),
+  (records) => texts(records.map((r) => r.class)),
+  (records) => texts(records.map((r) => r.phase)),
+  (records) => texts(records.map((r) => r.error)),
+  (records) => texts(records.map((r) => r.request_url)),
+  (records) => texts(records.map((r) => r.request_headers)),
+  (records) => int4s(records.map((r) => r.request_bytes)),
+  (records) => int4s(records.map((r) => r.head_bytes)),
+  (records) => texts(records.map((r) => r.response_headers)),
+  (records) => byteas(records.map((r) => r.response_body)),
+  (records) => bools(records.map((r) => r.response_truncated)),
+  (records) => bools(records.map((r) => r.fresh_retry)),
+  (records) => texts(records.map((r) => r.rule)),
+  (records) => timestamps(records.map((r) => r.own_due_at)),
+  (records) => int4s(records.map((r) => r.retry_after_s)),
+  (records) => texts(records.map((r) => r.health)),
+  (records) => int4s(records.map((r) => r.epoch)),
+  (records) => int4s(records.map((r) => r.revision)),
+  (records) => timestamps(records.map((r) => r.pause_until)),
+];
+const RECORD = `select place, state, due_at from posthaste.record($1, ${RECORD_COLUMNS.map((_, i) => `$${i + 2}`).join(', ')})`;
+
 /**
  * Writes attempts and moves their deliveries, guarded by (n, token). One answer per record, in their order; 'stale'
  * when the token was gone, and then nothing was written.
@@ -94,14 +136,21 @@ export async function record(db: Db, records: readonly AttemptRecord[]): Promise
   const endpoints = [...new Set(records.map((r) => r.endpoint))];
   const result = await db.query({
     name: 'record',
-    text: 'select delivery, token, state, due_at from posthaste.record($1, $2)',
-    values: [endpoints, JSON.stringify(records)],
+    text: RECORD,
+    values: [endpoints, ...RECORD_COLUMNS.map((column) => column(records))],
   });
-  const stood = new Map<string, Recorded>(result.rows.map((row) => [`${row.delivery} ${row.token}`, row]));
-  return records.map(
-    ({ delivery, token }) =>
-      stood.get(`${delivery} ${token}`) ?? { delivery, token, state: 'stale', due_at: null },
-  );
+  const answers: Recorded[] = records.map(({ delivery, token }) => ({
+    delivery,
+    token,
+    state: 'stale',
+    due_at: null,
+  }));
+  for (const { place, state, due_at } of result.rows) {
+    const answer = answers[place - 1]!;
+    answer.state = state;
+    answer.due_at = due_at;
+  }
+  return answers;
 }
 
 export interface GrantedClaim {
@@ -169,6 +218,7 @@ export interface PumpAnswer {
   /** When it makes sense to ask again; null: at once, or when a request has been answered. */
   until: Date | null;
   epoch: number | null;
+  revision: number | null; // of the endpoint's settings
   health: string | null;
   /** Held deliveries left, counted to 501. */
   remaining: number | null;
@@ -194,7 +244,7 @@ export async function claimPump(
 ): Promise<PumpAnswer> {
   const result = await db.query({
     name: 'claim_pump',
-    text: `select status, until, epoch, health, remaining, claims from posthaste.claim_pump($1, $2, $3, $4 * interval '1 millisecond')`,
+    text: `select status, until, epoch, revision, health, remaining, claims from posthaste.claim_pump($1, $2, $3, $4 * interval '1 millisecond')`,
     values: [endpoint, pump, limit, leaseMs],
   });
   return result.rows[0];

@@ -40,8 +40,8 @@ export interface Relay {
   stats(): { shards: number; waitingTenants: number; waitingEvents: number; unfinished: number };
 }
 
-const BOUND = 2_000;
-const GROUP_SIZE = 500;
+const BOUND = 4_000;
+const GROUP_SIZE = 1_000;
 const NO_GROUPS = 2 ** 31 - 1; // an event may have more deliveries than a group has room
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 250;

@@ -12,7 +12,7 @@ describe('what is still to come', () => {
     const { endpoint, deliveries, path } = await setUp(3);
     const [waiting, sending, done] = deliveries as [string, string, string];
     const due = new Date(Date.now() + 120_000).toISOString();
-    await attempt(endpoint, [waiting], { ...RETRYING, due_at: due, step: 1, rule: 'schedule' });
+    await attempt(endpoint, [waiting], { ...RETRYING, due_at: Date.parse(due), step: 1, rule: 'schedule' });
     const { json } = await api.call('GET', `${path}/${waiting}`);
     expect(json).toMatchObject({
       next_attempt_at: due,
@@ -58,12 +58,17 @@ describe('the log tells why', () => {
     const due = new Date(Date.now() - 1_000).toISOString();
     await attempt(endpoint, [delivery], {
       ...RETRYING,
-      due_at: due,
+      due_at: Date.parse(due),
       rule: 'retry_after',
-      own_due_at: own,
+      own_due_at: Date.parse(own),
       retry_after_s: 120,
     });
-    await attempt(endpoint, [delivery], { ...RETRYING, due_at: due, rule: 'deadline', own_due_at: own });
+    await attempt(endpoint, [delivery], {
+      ...RETRYING,
+      due_at: Date.parse(due),
+      rule: 'deadline',
+      own_due_at: Date.parse(own),
+    });
     await attempt(endpoint, [delivery], { ...DEAD, rule: 'max_attempts' });
     const [asked, late, last] = (await api.call('GET', `${path}/${delivery}/attempts`)).json.data;
     expect(asked).toMatchObject({
@@ -96,7 +101,7 @@ describe('the log tells why', () => {
       const [claimed] = await claim(api.db, [{ delivery, generation: 1, n: 0 }]);
       await act();
       await record(api.db, [
-        { ...recordOf(endpoint, claimed!), ...RETRYING, due_at: new Date().toISOString(), rule: 'schedule' },
+        { ...recordOf(endpoint, claimed!), ...RETRYING, due_at: Date.now(), rule: 'schedule' },
       ]);
     };
     await meanwhile(cancelled, () => api.call('POST', `${path}/${cancelled}/cancel`));

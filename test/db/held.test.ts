@@ -157,7 +157,7 @@ it('a Retry-After of the receiver that an endpoint had before an edit pauses not
     [first, second].map((delivery) => ({ delivery: delivery!, generation: 1, n: 0 })),
   );
   await db.query('update posthaste.endpoints set revision = revision + 1 where id = $1', [id]);
-  const pause = { health: 'failure' as const, pause_until: new Date(Date.now() + 3_600_000).toISOString() };
+  const pause = { health: 'failure' as const, pause_until: Date.now() + 3_600_000 };
   const paused = async () =>
     (
       await db.query(

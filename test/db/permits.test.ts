@@ -173,7 +173,7 @@ describe('a pump', () => {
       expect(answer.claims).toHaveLength(1);
       const [got] = answer.claims!;
       order.push(got!.delivery);
-      const granted = { ...got!, verdict: 'granted' as const, until: null, epoch: 1 };
+      const granted = { ...got!, verdict: 'granted' as const, until: null, epoch: 1, revision: 1 };
       await record(db, [attemptRecord(granted, id, 'delivered')]);
     }
     expect(order).toEqual([soon, middle, late, bulk]);
@@ -186,7 +186,7 @@ describe('a pump', () => {
     expect(first.claims).toHaveLength(1);
     expect((await claimPump(db, id, pump, 10, 15_000)).claims).toBeNull();
     const [got] = first.claims!;
-    const granted = { ...got!, verdict: 'granted' as const, until: null, epoch: 2 };
+    const granted = { ...got!, verdict: 'granted' as const, until: null, epoch: 2, revision: 1 };
     await record(db, [attemptRecord(granted, id, 'retrying', { health: 'failure', epoch: 2 })]);
     expect((await claimPump(db, id, pump, 10, 15_000)).claims).toBeNull();
   });

@@ -239,7 +239,7 @@ it('a group of 200 costs Temporal what one delivery does, and a handful of state
     fan_out: 2,
     load_dispatch: 1,
     load_endpoints: 1,
-    load_bodies: 1,
+    load_contents: 1,
     claim: 1,
     record: 20, // by how fast PostgreSQL takes them; without group commit it would be 200
   });

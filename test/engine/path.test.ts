@@ -3,6 +3,7 @@
 import { Webhook } from 'standardwebhooks';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { SECRET_PURPOSE } from '../../src/activities/prepare.ts';
+import { touchEndpoint } from '../../src/db/endpoints.ts';
 import { sealingAad } from '../../src/secrets.ts';
 import { prepareEngine, type TestEngine, until } from '../support/engine.ts';
 import { startReceiver } from '../support/receiver.ts';
@@ -142,6 +143,7 @@ describe('the request', () => {
       `insert into posthaste.endpoint_secrets (id, endpoint, tenant, kind, key_id, sealed) values ('sec_x', $1, 'rotated', 'hmac', 't1', $2)`,
       [id, masterKeys.seal(Buffer.from(secret), sealingAad(SECRET_PURPOSE, 'rotated', id, 'sec_x'))],
     );
+    await touchEndpoint(engine.db, id);
     await enqueueMany(engine.db, 'rotated', 'a.b', 1, 1);
     const [, second] = await receiver.waitFor(2);
     expect(() => new Webhook(secret).verify(second!.body.toString(), second!.headers)).not.toThrow();

@@ -24,7 +24,7 @@ export function attemptRecord(
   outcome: AttemptRecord['outcome'],
   change: Partial<AttemptRecord> = {},
 ): AttemptRecord {
-  const now = new Date().toISOString();
+  const now = Date.now();
   return {
     id: newId('att'),
     delivery: answer.delivery,
@@ -48,7 +48,7 @@ export function attemptRecord(
     request_bytes: 2,
     head_bytes: 100,
     response_headers: '[]',
-    response_body: Buffer.from('x\0y').toString('base64'),
+    response_body: Buffer.from('x\0y'),
     response_truncated: false,
     fresh_retry: false,
     rule: null,
@@ -141,13 +141,12 @@ export async function interleave(
   };
   // A scheduled attempt that fails goes one step on; one that an operator asked for goes back to where it was.
   const next = (answer: Held): Partial<AttemptRecord> => {
-    if (answer.resume_at !== null)
-      return { step: answer.step, due_at: new Date(answer.resume_at).toISOString() };
+    if (answer.resume_at !== null) return { step: answer.step, due_at: answer.resume_at.getTime() };
     const due = Date.now() + (random() < 0.5 ? 0 : 3_600_000);
     const step = answer.step + 1;
     const key = `${answer.delivery} ${answer.generation} ${step}`;
     schedule.set(key, (schedule.get(key) ?? new Set()).add(due));
-    return { step, due_at: new Date(due).toISOString() };
+    return { step, due_at: due };
   };
   const recordAll = (answers: readonly Held[]) =>
     record(
