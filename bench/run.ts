@@ -30,6 +30,7 @@ const { values: options } = parseArgs({
     runs: { type: 'string', default: '3' },
     scale: { type: 'string', default: '1' },
     'cpu-prof': { type: 'boolean', default: false },
+    'temporal-server': { type: 'string' },
     out: { type: 'string', default: join(ROOT, 'bench', 'results') },
   },
 });
@@ -82,9 +83,12 @@ async function versionsOf(postgres: Postgres): Promise<Record<string, string>> {
     posthaste: `${JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version} (${commit})`,
     node: process.version,
     postgresql: postgres.version,
-    temporal: execFileSync(await ensureTemporalCli(console.error), ['--version'], { encoding: 'utf8' })
-      .trim()
-      .replace(/^temporal version /, ''),
+    temporal:
+      options['temporal-server'] === undefined
+        ? execFileSync(await ensureTemporalCli(console.error), ['--version'], { encoding: 'utf8' })
+            .trim()
+            .replace(/^temporal version /, '')
+        : `${execFileSync(join(options['temporal-server'], 'server'), ['--version'], { encoding: 'utf8' }).trim()} on PostgreSQL`,
     temporal_sdk: of('@temporalio/worker'),
     undici: of('undici'),
     pg: of('pg'),
@@ -96,6 +100,7 @@ async function runOnce(postgres: Postgres, scenario: Scenario): Promise<Outcome 
   const bench = await openBench({
     postgres,
     scale,
+    ...(options['temporal-server'] === undefined ? {} : { temporalServer: options['temporal-server'] }),
     ...(profileTo === undefined ? {} : { profileTo }),
   });
   try {

@@ -12,6 +12,8 @@ export interface BareOptions {
   connections: number;
   bytes: number;
   ca?: string;
+  /** A connection for each POST. */
+  cold?: boolean;
 }
 
 export interface BareResult {
@@ -23,7 +25,7 @@ export interface BareResult {
 async function run(options: BareOptions): Promise<BareResult> {
   const pool = new Pool(options.origin, {
     connections: options.connections,
-    pipelining: 1,
+    pipelining: options.cold === true ? 0 : 1,
     ...(options.ca === undefined ? {} : { connect: { ca: options.ca } }),
   });
   const key = createSecretKey(randomBytes(32));

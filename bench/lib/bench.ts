@@ -14,6 +14,7 @@ import type { Publish, Published } from './publisher.ts';
 import type { Behaviour, Listening } from './receiver.ts';
 import type { Received, Sent } from './reconcile.ts';
 import { type Postgres, startBenchTemporal } from './servers.ts';
+import { startTemporalServer } from './temporal-server.ts';
 import type { Figures } from './types.ts';
 import { watchProcesses } from './usage.ts';
 
@@ -23,6 +24,8 @@ const file = (name: string): URL => new URL(name, import.meta.url);
 export interface BenchOptions {
   postgres: Postgres;
   scale: number;
+  /** Folder of the programs of a Temporal server; else the dev server. */
+  temporalServer?: string;
   /** Folder for CPU profiles of Posthaste. */
   profileTo?: string;
 }
@@ -41,7 +44,10 @@ export async function openBench(options: BenchOptions) {
     return started;
   };
   try {
-    const temporal = await startBenchTemporal();
+    const temporal =
+      options.temporalServer === undefined
+        ? await startBenchTemporal()
+        : await startTemporalServer(options.temporalServer);
     closers.push(() => temporal.stop());
     const database = await options.postgres.createDatabase();
     closers.push(() => database.drop());

@@ -45,7 +45,9 @@ export async function snapshot(sources: CostSources): Promise<Snapshot> {
     at: nowMs(),
     posthaste: sources.posthasteCpuMs(),
     postgres: postgresCpuMs(sources.postgresPid),
-    temporal: cpuMs(sources.temporal.pid) ?? 0,
+    temporal:
+      (cpuMs(sources.temporal.pid) ?? 0) +
+      (sources.temporal.postgresPid === undefined ? 0 : postgresCpuMs(sources.temporal.postgresPid)),
     receiver: cpuMs(sources.receiver.pid) ?? 0,
     publisher: cpuMs(sources.publisher.pid) ?? 0,
     statements: sql.rows[0].statements,

@@ -38,6 +38,8 @@ export interface Postgres {
 
 export interface Temporal {
   pid: number;
+  /** Of its own PostgreSQL, if it has one. */
+  postgresPid?: number;
   address: string;
   metricsUrl: string;
   /** Resolves when the server has settled. */

@@ -1,5 +1,6 @@
 /** Receivers and workers that fail: what the others feel, what is wasted, how it recovers. */
 import { nowMs, sleep } from '../lib/clock.ts';
+import type { Snapshot } from '../lib/cost.ts';
 import type { Behaviour } from '../lib/receiver.ts';
 import { perSecond, type Received, reconcile } from '../lib/reconcile.ts';
 import type { Plot, Scenario } from '../lib/types.ts';
@@ -189,7 +190,7 @@ const limited: Scenario = {
 const sporadic: Scenario = {
   id: 'S6b',
   title: '5 % of requests fail',
-  what: '100,000 waiting events for 10,000 endpoints; each request has a 5 % chance of a 500. The rate is that of the first 94 % delivered; the rest waits for its retry (default policy). `all_s` is the time until everything is delivered.',
+  what: '100,000 waiting events for 10,000 endpoints; each request has a 5 % chance of a 500. The rate is that of the first 94 % delivered; the rest waits for its retry (default policy). `all_s` is the time until everything is delivered, `bare_cold_per_s` the bare loop with a connection for each POST: so many endpoints keep none.',
   async run(bench) {
     const { figures, reconciled, received } = await drain(bench, {
       events: bench.count(100_000),
@@ -197,6 +198,7 @@ const sporadic: Scenario = {
       behaviour: { kind: 'fail', share: 0.05, status: 500 },
       timeoutMs: 900_000,
     });
+    const cold = await bench.bare({ cold: true });
     const good = received.filter(({ status }) => status === 200).map(({ at }) => at);
     good.sort((a, b) => a - b);
     const most = Math.floor(reconciled.expected * 0.94);
@@ -206,6 +208,7 @@ const sporadic: Scenario = {
         ...figures,
         deliveries_per_s: rate,
         ratio: rate / figures.bare_per_s!,
+        bare_cold_per_s: cold.perSecond,
         all_s: (reconciled.lastAt - reconciled.firstAt) / 1_000,
         requests_per_delivery: reconciled.requests / reconciled.delivered,
       },
@@ -226,10 +229,10 @@ const WAYS: Record<string, Behaviour> = {
 const storm: Scenario = {
   id: 'S6c',
   title: '30 % of 1,000 endpoints fail for 3 minutes',
-  what: '200 events/s over 1,000 endpoints; for 180 s 300 of them fail, each in its own way: refused, reset, 500, 503 with Retry-After, hanging, a byte at a time, bytes that are not HTTP. Then all are well; `undelivered` is what is not there 300 s later.',
+  what: '1,000 events/s over 1,000 endpoints; for 180 s 300 of them fail, each in its own way: refused, reset, 500, 503 with Retry-After, hanging, a byte at a time, bytes that are not HTTP. Then all are well; `undelivered` is what is not there 300 s later. `ratio_p99` is the p99 of the healthy while the others fail over the one before, `throughput_share` their deliveries per second likewise; `calls_per_s` are Temporal starts and signals while they fail.',
   async run(bench) {
-    const well = bench.count(700, 70);
-    const perWay = Math.round((well * 3) / 7 / 7);
+    const well = 700;
+    const perWay = 43;
     const healthy = await seedGroup(bench, 'ok', well);
     const port = await bench.receiver.listen({ port: 0 });
     const url = (n: number) => `http://127.0.0.1:${port}/refused/${n}`;
@@ -238,23 +241,25 @@ const storm: Scenario = {
     const app = await bench.start();
     const tenants = mix(healthy, sick);
     const [before, down, after] = [bench.seconds(30), bench.seconds(180, 20), bench.seconds(60)];
-    await bench.publish(app, { tenants, bytes: 1_000, rate: 200, seconds: 6 });
+    await bench.publish(app, { tenants, bytes: 1_000, rate: 1_000, seconds: 6 });
     await bench.quiet(15_000);
     const began = nowMs();
     const publishing = bench.publish(app, {
       tenants,
       bytes: 1_000,
-      rate: 200,
+      rate: 1_000,
       seconds: before + down + after,
     });
     await sleep(before * 1_000);
     const downAt = nowMs();
+    const callsBefore = calls(await bench.snapshot());
     await bench.receiver.close(port);
     await bench.receiver.set(WAYS);
     await sleep(down * 1_000);
     await bench.receiver.set(Object.fromEntries(Object.keys(WAYS).map((way) => [way, { kind: 'ok' }])));
     await bench.receiver.listen({ port });
     const upAt = nowMs();
+    const callsAfter = calls(await bench.snapshot());
     const { sent } = await publishing;
     await bench.quiet(bench.seconds(300, 60) * 1_000);
     const received = await bench.receiver.received();
@@ -264,11 +269,21 @@ const storm: Scenario = {
       sent.filter(({ tenant }) => isSick.has(tenant)),
       received,
     );
+    const healthyBefore = timings(within(rest, began, downAt), received, 'healthy_before_');
+    const healthyDuring = timings(within(rest, downAt, upAt), received, 'healthy_during_');
+    const restIds = new Set(rest.map(({ id }) => id));
+    const arrivals = (from: number, to: number): number =>
+      received.filter(({ at, id, status }) => at >= from && at < to && status === 200 && restIds.has(id))
+        .length /
+      (to - from);
     await bench.stopPosthaste();
     return {
       figures: {
-        ...timings(within(rest, began, downAt), received, 'healthy_before_'),
-        ...timings(within(rest, downAt, upAt), received, 'healthy_during_'),
+        ...healthyBefore,
+        ...healthyDuring,
+        ratio_p99: healthyDuring.healthy_during_p99_ms! / healthyBefore.healthy_before_p99_ms!,
+        throughput_share: arrivals(downAt, upAt) / arrivals(began, downAt),
+        calls_per_s: (callsAfter - callsBefore) / ((upAt - downAt) / 1_000),
         wasted_requests: received.filter(({ at, status }) => at > downAt && at < upAt && status !== 200)
           .length,
         undelivered: ill.lost,
@@ -278,6 +293,12 @@ const storm: Scenario = {
     };
   },
 };
+
+const calls = ({ requests }: Snapshot): number =>
+  ['StartWorkflowExecution', 'SignalWithStartWorkflowExecution', 'SignalWorkflowExecution'].reduce(
+    (sum, name) => sum + (requests[name] ?? 0),
+    0,
+  );
 
 /** Spread evenly, so that no moment has only the sick. */
 function mix(a: readonly string[], b: readonly string[]): string[] {

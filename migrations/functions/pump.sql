@@ -28,16 +28,16 @@ end $$;
 -- claim_pump: what the one pump of an endpoint in mode pump may send now. It picks the rows itself: newest traffic
 -- first with the endpoint's catch_up_share always for the backlog, there by deadline, replays last. Grants as above.
 -- Renews the pump's lease. With little left to do it ends the mode instead: what is held becomes ready.
---   status  pumping   `until`: when it makes sense to ask again (null: when a request has been answered); `left`: some are held
+--   status  pumping   `until`: when it makes sense to ask again (null: when a request has been answered)
 --           idle      nothing is held
 --           waiting   not before `until` (probe, pause)
---           shared    the mode has ended; `left` deliveries became ready
+--           shared    the mode has ended; what was held became ready
 --           busy      another pump has the lease until `until`
 --           off       paused, disabled or deleted
 drop function if exists posthaste.claim_pump(text, bigint, int, interval);
 create function posthaste.claim_pump(
   p_endpoint text, p_pump bigint, p_limit int, p_lease interval,
-  out status text, out until timestamptz, out epoch int, out revision int, out health text, out remaining int, out claims json
+  out status text, out until timestamptz, out epoch int, out revision int, out health text, out claims json
 ) language plpgsql set enable_seqscan = off set jit = off as $$
 declare
   v_token bigint := nextval('posthaste.claim_tokens');
@@ -50,6 +50,7 @@ declare
   v_take int;
   v_backlog int;
   v_count int;
+  v_may_end boolean;
   v_oldest timestamptz;
   v_taken int;
 begin
@@ -62,18 +63,22 @@ begin
   if s.pump_token is not null and s.pump_token <> p_pump and s.pump_until > v_now then
     status := 'busy'; until := s.pump_until; return;
   end if;
-  if s.mode = 'shared' then status := 'shared'; remaining := 0; return; end if;
+  if s.mode = 'shared' then status := 'shared'; return; end if;
   if v_state <> 'active' then
     update posthaste.endpoint_state x set pump_token = null, pump_until = '-infinity' where x.endpoint = p_endpoint;
     status := 'off'; return;
   end if;
 
-  -- Is little left? Then the shared lanes take over.
+  -- Is little left? Then the shared lanes take over. With a backlog the first few rows say that it is not so.
+  v_may_end := s.probe_at is null and s.pause_until <= v_now and s.keep_pump_until <= v_now;
   select count(*), min(h.due_at) into v_count, v_oldest from (
-    select w.due_at from posthaste.work w where w.endpoint = p_endpoint and w.held_deadline is not null limit 501) h;
-  remaining := v_count;
-  if s.probe_at is null and s.pause_until <= v_now and s.keep_pump_until <= v_now
-    and v_count <= 500 and coalesce(v_oldest, v_now) >= v_now - interval '1 second' then
+    select w.due_at from posthaste.work w where w.endpoint = p_endpoint and w.held_deadline is not null
+    order by w.lane = 'bulk', w.held_deadline limit 10) h;
+  if v_may_end and v_count = 10 and v_oldest >= v_now - interval '1 second' then
+    select count(*), min(h.due_at) into v_count, v_oldest from (
+      select w.due_at from posthaste.work w where w.endpoint = p_endpoint and w.held_deadline is not null limit 501) h;
+  end if;
+  if v_may_end and v_count <= 500 and coalesce(v_oldest, v_now) >= v_now - interval '1 second' then
     with released as (
       update posthaste.work w set state = 'ready', held_deadline = null, scan_at = v_now, scans = 0
       where w.endpoint = p_endpoint and w.held_deadline is not null and w.state = 'held'
@@ -108,14 +113,17 @@ begin
     order by w.delivery limit v_take
   ), late as materialized (
     -- The first thousand by deadline: where all of these are live, there is no backlog worth a walk over the rest.
-    select w.delivery, row_number() over (order by w.lane = 'bulk', w.held_deadline, w.delivery) as nth from (
-      select w.* from posthaste.work w where w.endpoint = p_endpoint and w.held_deadline is not null
-        and v_take > 0 and (v_backlog > 0 or (select count(*) from live) < v_take)
-      order by w.lane = 'bulk', w.held_deadline limit 1000 + v_take
+    -- In the order of the index, so that the walk ends with the last row taken.
+    select w.delivery, row_number() over () as nth from (
+      select w.* from (
+        select x.* from posthaste.work x where x.endpoint = p_endpoint and x.held_deadline is not null
+          and v_take > 0 and (v_backlog > 0 or (select count(*) from live) < v_take)
+        order by x.lane = 'bulk', x.held_deadline limit 1000 + v_take
+      ) w
+      where w.due_at <= v_now and w.deadline > v_now and not w.cancel_requested and w.queued_at > v_cancel_before
+        and (s.live_since = '-infinity' or w.lane = 'bulk' or w.delivery < 'dlv_' || posthaste.id_time(greatest(s.live_since, 'epoch')))
+      limit v_take
     ) w
-    where w.due_at <= v_now and w.deadline > v_now and not w.cancel_requested and w.queued_at > v_cancel_before
-      and (s.live_since = '-infinity' or w.lane = 'bulk' or w.delivery < 'dlv_' || posthaste.id_time(greatest(s.live_since, 'epoch')))
-    order by w.lane = 'bulk', w.held_deadline, w.delivery limit v_take
   ), sizes as materialized (
     select least((select count(*) from live), v_take - least(v_backlog, (select count(*) from late))) as of_live
   ), picked as materialized (
@@ -139,7 +147,6 @@ begin
   where x.endpoint = p_endpoint;
   if v_taken > 0 and status = 'idle' then status := 'pumping'; end if;
   if v_taken = v_take and v_take > 0 then until := null; end if;
-  remaining := greatest(0, remaining - v_taken);
   -- Held rows that are not due (a resend that failed) or must end are not for now.
   if v_taken = 0 and v_take > 0 and status = 'pumping' then status := 'idle'; end if;
 end $$;

@@ -169,7 +169,7 @@ begin
       max(p_revisions[x.i]) filter (where p_classes[x.i] = 'http_410' and x.kind <> 'test') as gone_revision,
       max(p_started_ats[x.i]) filter (where p_healths[x.i] in ('failure', 'throttled')) as started_at,
       (array_agg(distinct x.delivery) filter (where p_healths[x.i] in ('failure', 'throttled')))[1:5] as deliveries,
-      max(x.i) as last
+      max(x.i) filter (where p_healths[x.i] in ('failure', 'throttled', 'configuration')) as last
     from tally t join changed x on x.endpoint = t.endpoint
     where t.remarkable > 0 group by t.endpoint
   ), slots as (

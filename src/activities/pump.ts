@@ -21,9 +21,16 @@ const RUN_MS = 60_000;
 const LINGER_MS = 10_000;
 /** Waits longer than this are a workflow's, not ours. */
 const SHORT_WAIT_MS = 5_000;
+/** With nothing held that may be sent, how long until the next look. */
 const POLL_MS = 250;
 /** Under a rate, tokens are collected for this long: a claim for each would cost more than the request. */
 const TOKEN_PAUSE_MS = 250;
+/** Hundreds of pumps look less often, so that their claims don't crowd out those of first attempts. */
+const CROWD = 50;
+/** A bucket holds a second's tokens at the least; waiting longer would waste some. */
+const MOST_PAUSE_MS = 800;
+/** Every slot is taken: an answer wakes the pump, and this is only for what was sent before it came. */
+const FULL_MS = 1_000;
 /** Freed slots are collected for this long before they are claimed. */
 const SLOT_PAUSE_MS = 5;
 
@@ -55,7 +62,18 @@ export async function pumpEndpoint(
   }
 }
 
-export async function runPump(
+let pumps = 0; // that run in this process
+
+export async function runPump(...args: Parameters<typeof runAlone>): Promise<PumpRun> {
+  pumps++;
+  try {
+    return await runAlone(...args);
+  } finally {
+    pumps--;
+  }
+}
+
+async function runAlone(
   deps: ActivityDeps,
   endpoint: string,
   options: { runMs: number; lingerMs: number; stop: AbortSignal },
@@ -65,6 +83,7 @@ export async function runPump(
   const under = new Set<Promise<void>>();
   let emptySince: number | null = null;
   let wake: () => void = () => {};
+  let answered = 0;
   let run: PumpRun = { status: 'idle', until: null };
 
   const pause = (ms: number): Promise<void> =>
@@ -91,12 +110,16 @@ export async function runPump(
       continue;
     }
     const claimedAt = performance.now();
+    const before = answered;
     const answer = await claimPump(deps.db, endpoint, pump, room, LEASE_MS);
     run = { status: answer.status, until: answer.until };
     const claims = answer.claims ?? [];
     if (claims.length > 0) {
       emptySince = null;
-      const sending = sendClaims(deps, endpoint, answer, claimedAt, () => wake());
+      const sending = sendClaims(deps, endpoint, answer, claimedAt, () => {
+        answered++;
+        wake();
+      });
       for (const one of await sending) {
         under.add(one);
         void one.catch(() => {}).finally(() => under.delete(one));
@@ -106,13 +129,12 @@ export async function runPump(
       if (under.size === 0 && performance.now() - emptySince >= options.lingerMs) break;
     } else if (answer.status !== 'pumping' && answer.status !== 'waiting') break;
 
-    const waitMs = answer.until === null ? POLL_MS : answer.until.getTime() - deps.clock.now();
+    const waitMs = answer.until === null ? 0 : answer.until.getTime() - deps.clock.now();
     if (waitMs > SHORT_WAIT_MS && under.size === 0 && claims.length === 0) break;
-    if (claims.length > 0 && answer.until === null && (answer.remaining ?? 0) > 0 && claims.length >= room)
-      continue;
-    await pause(
-      answer.until === null ? Math.max(1, waitMs) : Math.min(Math.max(TOKEN_PAUSE_MS, waitMs), 1_000),
-    );
+    if (answer.until === null && claims.length >= room) continue;
+    const full = answer.until === null && answer.status === 'pumping' && claims.length === 0;
+    if (full && answered > before) continue; // a slot was freed while this claim was asked for
+    await pause(full ? FULL_MS : Math.min(Math.max(leastPause(answer.until === null), waitMs), 1_000));
     if (under.size > 0) await new Promise((resolve) => setTimeout(resolve, SLOT_PAUSE_MS));
   }
   await Promise.allSettled(under);
@@ -124,6 +146,10 @@ export async function runPump(
     promised === null ? null : new Date(promised.getTime() + SHORT_WAIT_MS),
   );
   return run;
+}
+
+function leastPause(idle: boolean): number {
+  return Math.min((idle ? POLL_MS : TOKEN_PAUSE_MS) * Math.max(1, pumps / CROWD), MOST_PAUSE_MS);
 }
 
 /** Starts the requests of granted claims; each promise resolves when its attempt is recorded. */

@@ -220,8 +220,6 @@ export interface PumpAnswer {
   epoch: number | null;
   revision: number | null; // of the endpoint's settings
   health: string | null;
-  /** Held deliveries left, counted to 501. */
-  remaining: number | null;
   claims: { delivery: string; n: number; generation: number; token: number }[] | null;
 }
 
@@ -244,7 +242,7 @@ export async function claimPump(
 ): Promise<PumpAnswer> {
   const result = await db.query({
     name: 'claim_pump',
-    text: `select status, until, epoch, revision, health, remaining, claims from posthaste.claim_pump($1, $2, $3, $4 * interval '1 millisecond')`,
+    text: `select status, until, epoch, revision, health, claims from posthaste.claim_pump($1, $2, $3, $4 * interval '1 millisecond')`,
     values: [endpoint, pump, limit, leaseMs],
   });
   return result.rows[0];
