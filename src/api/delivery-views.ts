@@ -1,7 +1,7 @@
 /** Deliveries and attempts as the API shows them; shared by deliveries.ts and event-reads.ts. */
 import { z } from '@hono/zod-openapi';
 import type { AttemptRow } from '../db/attempts.ts';
-import type { DeliveryFilter, DeliveryRow } from '../db/deliveries.ts';
+import type { DeliveryFilter, DeliveryPlan, DeliveryRow } from '../db/deliveries.ts';
 import type { Operated as OperatedRow } from '../db/operators.ts';
 import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
 import { makeId } from '../domain/ids.ts';
@@ -35,11 +35,13 @@ export const Delivery = z
     created_at: timestamp,
     next_attempt_at: timestamp
       .nullable()
-      .openapi({ description: 'null: none is planned, or one is under way' }),
+      .openapi({ description: 'null: none is planned, or one is under way, or it waits for its endpoint' }),
     next_attempt_earliest: timestamp.nullable().openapi({
       description: 'Of the next attempt; while one is under way, of the one that follows should it fail',
     }),
-    next_attempt_latest: timestamp.nullable(),
+    next_attempt_latest: timestamp
+      .nullable()
+      .openapi({ description: 'null also while its endpoint is paused, fails or recovers: nobody knows' }),
     deadline: timestamp.nullable(),
     gives_up_at: timestamp
       .nullable()
@@ -137,7 +139,7 @@ export function deliveryView(row: DeliveryRow) {
     last_status: row.last_status,
     last_class: row.last_class,
     created_at: row.created_at,
-    next_attempt_at: row.state === 'sending' ? null : (next?.earliest ?? null),
+    next_attempt_at: row.state === 'sending' ? null : (next?.latest ?? null),
     next_attempt_earliest: next?.earliest ?? null,
     next_attempt_latest: next?.latest ?? null,
     deadline: row.deadline,
@@ -163,9 +165,14 @@ function outlookOf(row: DeliveryRow) {
     nowMs: plan.now_ms,
     timeoutMs: plan.timeout_ms,
     policy: plan.retry_policy as RetryPolicy,
+    endpoint: row.kind === 'test' ? null : standing(plan.endpoint),
   });
   const time = (ms: number | null) => (ms === null ? null : new Date(ms));
   return { earliest: time(seen.earliestMs), latest: time(seen.latestMs), sentence: seen.sentence };
+}
+
+function standing({ state, mode, health, probe_at_ms, pause_until_ms }: DeliveryPlan['endpoint']) {
+  return { state, mode, health, probeAtMs: probe_at_ms, pauseUntilMs: pause_until_ms };
 }
 
 export function operatedView(row: OperatedRow) {

@@ -81,7 +81,7 @@ export interface DeliveryResult {
 export interface DeliveryState {
   state: 'sending' | 'retrying' | 'busy' | 'held' | 'delivered' | 'dead' | 'failed' | 'cancelled' | 'unknown';
   attempts: number;
-  nextAttemptAt: string | null;
+  nextAttemptAt: string | null; // null: none is planned; `held` waits for its endpoint, `busy` for the attempt under way
   lastStatus: number | null;
   lastClass: string | null;
 }
