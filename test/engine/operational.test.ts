@@ -70,6 +70,11 @@ describe('an operator endpoint', () => {
       last_status: 503,
       last_class: 'http_503',
     });
+    // Good news names no failure: the last answer was a success.
+    for (const type of ['closed', 'recovered']) {
+      const { data } = told.find((event) => event.type === `posthaste.endpoint.${type}`)!;
+      expect(Object.keys(data).filter((field) => field.startsWith('last_'))).toEqual([]);
+    }
     expect(Date.parse(failing.data.next_probe_at as string)).toBeGreaterThan(
       Date.parse(failing.data.since as string),
     );
