@@ -17,6 +17,7 @@ export const RULES = {
   manual: 'A manual attempt: the schedule stays as it was.',
   deadline: 'The next attempt would come after the deadline: there is none.',
   max_attempts: 'All attempts are used up.',
+  test: 'A test is tried once.',
   not_retried: 'This outcome is not retried.',
   gone: 'The receiver says that the endpoint is gone.',
   requested: 'It was cancelled while the attempt was under way.',
