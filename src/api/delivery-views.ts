@@ -6,8 +6,9 @@ import type { Operated as OperatedRow } from '../db/operators.ts';
 import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
 import { makeId } from '../domain/ids.ts';
 import { outlook } from '../domain/outlook.ts';
+import { askedSeconds, RETRY_AFTER_CAP_SECONDS } from '../domain/retry-after.ts';
 import type { RetryPolicy } from '../domain/retry-policy.ts';
-import { explainRule, RULE_NAMES, RULES, type Rule } from '../domain/rules.ts';
+import { explainRule, type RetryAfterSaid, RULE_NAMES, RULES, type Rule } from '../domain/rules.ts';
 import { timestamp } from './schemas.ts';
 import { bodyText } from './text.ts';
 
@@ -82,10 +83,10 @@ export const Attempt = z
     own_next_attempt_at: timestamp
       .nullable()
       .openapi({ description: "When the delivery's own schedule would have tried again" }),
-    retry_after_seconds: z
-      .int()
-      .nullable()
-      .openapi({ description: 'What the receiver asked for, at most a day; null: nothing, or nonsense' }),
+    retry_after_seconds: z.int().nullable().openapi({
+      description:
+        'What counted of what the receiver asked for, at most a day; null: nothing, or nonsense. `why` says when it asked for more, or was not understood.',
+    }),
     next_attempt_at: timestamp.nullable().openapi({ description: 'null: no further attempt was planned' }),
     why: z.string().nullable().openapi({ description: 'The decision as a sentence, for people; may change' }),
     fresh_retry: z.boolean(),
@@ -175,6 +176,18 @@ function standing({ state, mode, health, probe_at_ms, pause_until_ms }: Delivery
   return { state, mode, health, probeAtMs: probe_at_ms, pauseUntilMs: pause_until_ms };
 }
 
+/** What the record holds is capped, and null also when it was not understood: then the header itself is looked at. */
+function retryAfterSaid(row: AttemptRow): RetryAfterSaid | null {
+  const counted = row.retry_after_s;
+  if (counted !== null && counted < RETRY_AFTER_CAP_SECONDS) return { askedSeconds: counted };
+  const headers: [string, string][] = JSON.parse(row.response_headers ?? '[]');
+  const given = headers.filter(([name]) => name === 'retry-after').map(([, value]) => value);
+  if (counted === null) return given.length === 0 || row.class === 'ok' ? null : 'unreadable';
+  const answeredMs = row.started_at.getTime() + (row.duration_ms ?? 0);
+  const asked = given.length === 0 ? null : askedSeconds(given.join(', '), answeredMs);
+  return { askedSeconds: Math.max(counted, asked ?? 0) };
+}
+
 export function operatedView(row: OperatedRow) {
   return { id: row.delivery, state: row.state, generation: row.generation, attempts: row.n };
 }
@@ -200,7 +213,7 @@ export function attemptView(row: AttemptRow, sent: Buffer | null) {
     next_attempt_at: next,
     why: explainRule({
       rule: row.rule,
-      retryAfterSeconds: row.retry_after_s,
+      retryAfter: retryAfterSaid(row),
       ownDueMs: row.own_due_at?.getTime() ?? null,
       nextMs: next?.getTime() ?? null,
     }),

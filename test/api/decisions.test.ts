@@ -138,6 +138,37 @@ describe('the log tells why', () => {
     });
   });
 
+  test('says what Retry-After asked for beyond the day that counts, and when it was not understood', async () => {
+    const { endpoint, deliveries, path } = await setUp(1);
+    const [delivery] = deliveries as [string];
+    const started = Date.now() - 500;
+    const said = (value: string, counted: number | null) =>
+      attempt(endpoint, [delivery], {
+        ...RETRYING,
+        started_at: started,
+        duration_ms: 0,
+        due_at: Date.now() - 1,
+        rule: counted === null ? 'schedule' : 'retry_after',
+        retry_after_s: counted,
+        response_headers: JSON.stringify([['retry-after', value]]),
+      });
+    await said('604800', 86_400);
+    await said(new Date(Math.ceil(started / 1_000) * 1_000 + 604_800_000).toUTCString(), 86_400);
+    await said('86400', 86_400);
+    await said('9'.repeat(400), 86_400);
+    await said('soon', null);
+    const shown = (await api.call('GET', `${path}/${delivery}/attempts`)).json.data;
+    const [week, date, day, ever, soon] = shown.map(({ why }: { why: string }) => why);
+    expect(shown[0].retry_after_seconds).toBe(86_400);
+    expect(week).toContain('; Retry-After asked for 604800 s, of which 1 d is the most that counts;');
+    expect(date).toMatch(/; Retry-After asked for 60480[01] s, of which 1 d is the most that counts;/);
+    expect(day).toContain('; Retry-After asked for 86400 s;');
+    expect(ever).toContain('; Retry-After asked for longer than can be counted, of which 1 d');
+    expect(soon).toContain(
+      'The next step of the schedule; its Retry-After was ignored: it is neither seconds nor a date;',
+    );
+  });
+
   test('also of an attempt that was cancelled or disabled under way, and of one whose worker was lost', async () => {
     const { tenant, endpoint, deliveries, path } = await setUp(3);
     const [cancelled, lost, disabled] = deliveries as [string, string, string];
