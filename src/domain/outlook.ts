@@ -46,12 +46,15 @@ function sentenceOf(
   found: { certain: number; possible: number; longestMs: number },
   second: PlannedAttempt | undefined,
 ): string {
-  if (second === undefined) return 'One attempt and no more.';
   const { certain, possible } = found;
+  const planned =
+    policy.kind === 'schedule' ? Math.min(policy.stepsMs.length + 1, policy.maxAttempts) : possible;
+  const cut = possible < planned ? ` ${planned - possible} more would come after the deadline.` : '';
+  if (second === undefined) return `One attempt and no more.${cut}`;
   const count = certain === possible ? `${possible}` : `${certain} to ${possible}`;
   const wait = between(duration(second.earliestMs), duration(second.latestMs));
   const longest = possible > 2 ? `, the longest wait up to ${duration(found.longestMs)}` : '';
-  return `${count} attempts within ${duration(policy.deadlineMs)}: the second ${wait} after the first${longest}.`;
+  return `${count} attempts within ${duration(policy.deadlineMs)}: the second ${wait} after the first${longest}.${cut}`;
 }
 
 const between = (a: string, b: string): string => (a === b ? a : `${a} to ${b}`);

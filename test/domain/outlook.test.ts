@@ -58,6 +58,11 @@ describe('the schedule of an endpoint', () => {
       { base: '1m', factor: 1, cap: '1m', jitter: 'none', deadline: '10m' },
       '10 attempts within 10 min: the second 1 min after the first, the longest wait up to 1 min.',
     ],
+    [
+      { schedule: ['1h', '1d', '1d'], deadline: '2h' },
+      '2 attempts within 2 h: the second 1 h to 1.1 h after the first. 2 more would come after the deadline.',
+    ],
+    [{ schedule: ['1d'], deadline: '1h' }, 'One attempt and no more. 1 more would come after the deadline.'],
   ])('%j is said in a sentence', (input, sentence) => {
     expect(retrySchedule(policyOf(input)).sentence).toBe(sentence);
   });
