@@ -194,7 +194,7 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     endWorkOf: async (disabled) => {
       for (const endpoint of disabled) while ((await scanSoon(db, endpoint, SCAN_BATCH)) === SCAN_BATCH);
     },
-    onEdge: (kind) => parts.metrics.edges.inc({ edge: kind }),
+    onEdge: (edge, by) => parts.metrics.edges.inc({ edge, by }),
     isItUs: createUs({
       db,
       log,

@@ -15,7 +15,7 @@ export interface Metrics {
   eventLoopLagSeconds: Gauge;
   endpoints: Gauge<'health'>;
   held: Gauge;
-  edges: Counter<'edge'>;
+  edges: Counter<'edge' | 'by'>;
   sendingFrozen: Gauge;
   text(): Promise<string>;
 }
@@ -68,8 +68,8 @@ export function createMetrics(): Metrics {
     held: gauge('held_deliveries', 'Deliveries that wait for their endpoint, of the shards held.'),
     edges: new Counter({
       name: 'posthaste_endpoint_edges_total',
-      help: 'Changes of endpoints’ health, by kind (docs/endpoint-health.md).',
-      labelNames: ['edge'],
+      help: 'Changes of endpoints, by kind (docs/endpoint-health.md) and by whom: `health`, or an `operator`.',
+      labelNames: ['edge', 'by'],
       registers,
     }),
     sendingFrozen: gauge(

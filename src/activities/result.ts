@@ -47,10 +47,10 @@ export function classifyResult(facts: ResultFacts): { record: AttemptRecord; cla
     policy: endpoint?.policy ?? DEFAULT_POLICY,
   });
   const test = row.kind === 'test';
-  // A test is tried once.
+  // A test is tried once. What the schedule would have done stays in its log.
   const decision: Decision =
     test && decided.outcome === 'retrying'
-      ? { ...decided, outcome: 'dead', reason: 'max_attempts', rule: 'max_attempts' }
+      ? { ...decided, outcome: 'dead', reason: 'max_attempts', rule: 'test' }
       : decided;
   const startedAtMs = nowMs - (result?.durationMs ?? 0);
   const record: AttemptRecord = {

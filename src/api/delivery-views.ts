@@ -1,13 +1,14 @@
 /** Deliveries and attempts as the API shows them; shared by deliveries.ts and event-reads.ts. */
 import { z } from '@hono/zod-openapi';
 import type { AttemptRow } from '../db/attempts.ts';
-import type { DeliveryFilter, DeliveryRow } from '../db/deliveries.ts';
+import type { DeliveryFilter, DeliveryPlan, DeliveryRow } from '../db/deliveries.ts';
 import type { Operated as OperatedRow } from '../db/operators.ts';
 import { OUTCOME_CLASSES, type OutcomeClass } from '../domain/classes.ts';
 import { makeId } from '../domain/ids.ts';
 import { outlook } from '../domain/outlook.ts';
+import { askedSeconds, RETRY_AFTER_CAP_SECONDS } from '../domain/retry-after.ts';
 import type { RetryPolicy } from '../domain/retry-policy.ts';
-import { explainRule, RULE_NAMES, RULES, type Rule } from '../domain/rules.ts';
+import { explainRule, type RetryAfterSaid, RULE_NAMES, RULES, type Rule } from '../domain/rules.ts';
 import { timestamp } from './schemas.ts';
 import { bodyText } from './text.ts';
 
@@ -35,11 +36,13 @@ export const Delivery = z
     created_at: timestamp,
     next_attempt_at: timestamp
       .nullable()
-      .openapi({ description: 'null: none is planned, or one is under way' }),
+      .openapi({ description: 'null: none is planned, or one is under way, or it waits for its endpoint' }),
     next_attempt_earliest: timestamp.nullable().openapi({
       description: 'Of the next attempt; while one is under way, of the one that follows should it fail',
     }),
-    next_attempt_latest: timestamp.nullable(),
+    next_attempt_latest: timestamp
+      .nullable()
+      .openapi({ description: 'null also while its endpoint is paused, fails or recovers: nobody knows' }),
     deadline: timestamp.nullable(),
     gives_up_at: timestamp
       .nullable()
@@ -80,10 +83,10 @@ export const Attempt = z
     own_next_attempt_at: timestamp
       .nullable()
       .openapi({ description: "When the delivery's own schedule would have tried again" }),
-    retry_after_seconds: z
-      .int()
-      .nullable()
-      .openapi({ description: 'What the receiver asked for, at most a day; null: nothing, or nonsense' }),
+    retry_after_seconds: z.int().nullable().openapi({
+      description:
+        'What counted of what the receiver asked for, at most a day; null: nothing, or nonsense. `why` says when it asked for more, or was not understood.',
+    }),
     next_attempt_at: timestamp.nullable().openapi({ description: 'null: no further attempt was planned' }),
     why: z.string().nullable().openapi({ description: 'The decision as a sentence, for people; may change' }),
     fresh_retry: z.boolean(),
@@ -137,7 +140,7 @@ export function deliveryView(row: DeliveryRow) {
     last_status: row.last_status,
     last_class: row.last_class,
     created_at: row.created_at,
-    next_attempt_at: row.state === 'sending' ? null : (next?.earliest ?? null),
+    next_attempt_at: row.state === 'sending' ? null : (next?.latest ?? null),
     next_attempt_earliest: next?.earliest ?? null,
     next_attempt_latest: next?.latest ?? null,
     deadline: row.deadline,
@@ -163,9 +166,26 @@ function outlookOf(row: DeliveryRow) {
     nowMs: plan.now_ms,
     timeoutMs: plan.timeout_ms,
     policy: plan.retry_policy as RetryPolicy,
+    endpoint: row.kind === 'test' ? null : standing(plan.endpoint),
   });
   const time = (ms: number | null) => (ms === null ? null : new Date(ms));
   return { earliest: time(seen.earliestMs), latest: time(seen.latestMs), sentence: seen.sentence };
+}
+
+function standing({ state, mode, health, probe_at_ms, pause_until_ms }: DeliveryPlan['endpoint']) {
+  return { state, mode, health, probeAtMs: probe_at_ms, pauseUntilMs: pause_until_ms };
+}
+
+/** What the record holds is capped, and null also when it was not understood: then the header itself is looked at. */
+function retryAfterSaid(row: AttemptRow): RetryAfterSaid | null {
+  const counted = row.retry_after_s;
+  if (counted !== null && counted < RETRY_AFTER_CAP_SECONDS) return { askedSeconds: counted };
+  const headers: [string, string][] = JSON.parse(row.response_headers ?? '[]');
+  const given = headers.filter(([name]) => name === 'retry-after').map(([, value]) => value);
+  if (counted === null) return given.length === 0 || row.class === 'ok' ? null : 'unreadable';
+  const answeredMs = row.started_at.getTime() + (row.duration_ms ?? 0);
+  const asked = given.length === 0 ? null : askedSeconds(given.join(', '), answeredMs);
+  return { askedSeconds: Math.max(counted, asked ?? 0) };
 }
 
 export function operatedView(row: OperatedRow) {
@@ -193,7 +213,7 @@ export function attemptView(row: AttemptRow, sent: Buffer | null) {
     next_attempt_at: next,
     why: explainRule({
       rule: row.rule,
-      retryAfterSeconds: row.retry_after_s,
+      retryAfter: retryAfterSaid(row),
       ownDueMs: row.own_due_at?.getTime() ?? null,
       nextMs: next?.getTime() ?? null,
     }),

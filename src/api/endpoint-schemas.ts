@@ -21,7 +21,7 @@ const RetryPolicy = z
   })
   .openapi('RetryPolicy', {
     description:
-      'One of `preset`, `schedule`, or `base`/`factor`/`cap`/`jitter`; plus `deadline`, `max_attempts`, `retry_4xx`',
+      'One of `preset`, `schedule`, or `base`/`factor`/`cap`/`jitter`; plus `deadline` (72h unless given; a `schedule` that takes longer needs one), `max_attempts`, `retry_4xx`',
   });
 
 /** Checked by src/domain/retry-policy.ts; here only described. */

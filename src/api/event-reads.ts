@@ -2,7 +2,7 @@
 import { z } from '@hono/zod-openapi';
 import { listDeliveries } from '../db/deliveries.ts';
 import { type EventRow, findEventTime, getEvent, listEvents } from '../db/events.ts';
-import { resendEvent } from '../db/operators.ts';
+import { type PassedOver, passedOver, resendEvent } from '../db/operators.ts';
 import { idTimeMs } from '../domain/ids.ts';
 import { Delivery, deliveryView, lowestId, NO_FILTER, Operated, operatedView } from './delivery-views.ts';
 import type { ApiDeps } from './deps.ts';
@@ -44,6 +44,29 @@ const EventDetail = Event.omit({ deliveries: true })
     deliveries: z.array(Delivery).openapi({ description: 'The newest 200' }),
   })
   .openapi('EventDetail');
+
+const EMPTY = ['not_fanned_out', 'test_event', 'no_subscriber', 'endpoints_disabled'] as const;
+const ResentEvent = z
+  .object({
+    data: z.array(Operated),
+    skipped: z
+      .array(
+        z.object({
+          endpoint: z.string(),
+          delivery: z.string().nullable().openapi({ description: 'Of this event; null: it never had one' }),
+          reason: z.enum(['endpoint_disabled', 'endpoint_deleted']),
+        }),
+      )
+      .openapi({
+        description:
+          'Endpoints that subscribe or had a delivery, and take none; the first 200. Enable them and ask again, or `recover`',
+      }),
+    reason: z.enum(EMPTY).nullable().openapi({
+      description:
+        'Why `data` is empty; null: it is not. `not_fanned_out`: the relay has not taken the event yet, its deliveries come anyway. `test_event`: a test is never sent again. `no_subscriber`: no endpoint asks for its type. `endpoints_disabled`: all that do are disabled',
+    }),
+  })
+  .openapi('ResentEvent');
 
 const base = { tag: 'Events' } as const;
 const path = '/v1/tenants/{tenant}/events';
@@ -95,8 +118,8 @@ export const eventReadSpecs = {
     body: z.strictObject({}),
     bodyOptional: true,
     status: 202,
-    answer: 'The deliveries concerned; none when the relay has not taken the event yet',
-    schema: z.object({ data: z.array(Operated) }),
+    answer: 'The deliveries concerned, and which endpoints were passed over and why',
+    schema: ResentEvent,
     problems: ['endpoint_disabled', 'event_expired'],
   }),
 };
@@ -143,9 +166,20 @@ export function eventReadRoutes(deps: ApiDeps): BoundRoute[] {
       if (at === null) return noEvent();
       const rows = await resendEvent(db, tenant, event, at);
       wakeAll(deps, rows);
-      return { status: 202, json: { data: rows.map(operatedView) } };
+      const passed = (await passedOver(db, tenant, event, at)) ?? noEvent();
+      const { skipped } = passed;
+      const reason = rows.length === 0 ? emptyReason(passed) : null;
+      return { status: 202, json: { data: rows.map(operatedView), skipped, reason } };
     }),
   ];
+}
+
+function emptyReason({ fanned_out, test, skipped }: PassedOver): (typeof EMPTY)[number] {
+  if (test) return 'test_event';
+  if (!fanned_out) return 'not_fanned_out';
+  return skipped.some(({ reason }) => reason === 'endpoint_disabled')
+    ? 'endpoints_disabled'
+    : 'no_subscriber';
 }
 
 function timeOf(event: string): Date | null {

@@ -31,13 +31,23 @@ export interface DeliveryPlan {
   retry_policy: unknown; // of its endpoint, now
   timeout_ms: number;
   now_ms: number; // the database's
+  endpoint: {
+    state: 'active' | 'paused' | 'disabled' | 'deleted';
+    mode: 'shared' | 'pump';
+    health: 'closed' | 'open' | 'half_open' | 'recovering' | 'misconfigured';
+    probe_at_ms: number | null; // null: never, or a probe is under way
+    pause_until_ms: number | null;
+  };
 }
 
 const WORK = `select w.delivery as id, w.endpoint, w.event, w.event_at, w.event_type, w.sequence, w.state, w.kind, null as reason, w.n,
   w.generation, w.last_status, w.last_class, w.created_at, w.due_at, w.deadline, null::timestamptz as finished_at, w.cancel_requested,
   (select jsonb_build_object('step', w.step, 'burned', w.burned, 'resume_at_ms', extract(epoch from w.resume_at) * 1000,
-     'retry_policy', e.retry_policy, 'timeout_ms', e.timeout_ms, 'now_ms', extract(epoch from clock_timestamp()) * 1000)
-   from posthaste.endpoints e where e.id = w.endpoint) as plan
+     'retry_policy', e.retry_policy, 'timeout_ms', e.timeout_ms, 'now_ms', extract(epoch from clock_timestamp()) * 1000,
+     'endpoint', jsonb_build_object('state', e.state, 'mode', s.mode, 'health', s.health,
+       'probe_at_ms', case when isfinite(s.probe_at) then extract(epoch from s.probe_at) * 1000 end,
+       'pause_until_ms', case when isfinite(s.pause_until) then extract(epoch from s.pause_until) * 1000 end))
+   from posthaste.endpoints e join posthaste.endpoint_state s on s.endpoint = e.id where e.id = w.endpoint) as plan
   from posthaste.work w`;
 const ENDED = `select d.id, d.endpoint, d.event, d.event_at, d.event_type, d.sequence, d.state, d.kind, d.reason, d.n,
   d.generation, d.last_status, d.last_class, d.created_at, null::timestamptz as due_at, null::timestamptz as deadline, d.finished_at, false as cancel_requested,

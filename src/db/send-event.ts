@@ -19,7 +19,10 @@ export async function enqueueEvent(db: Db, event: EnqueuedEvent): Promise<void> 
   });
 }
 
-/** The deliveries of an event, in the order they were made; null: it has not been fanned out. */
+/**
+ * The deliveries of an event, in the order they were made, none when nobody subscribed; null: it has not been fanned out.
+ * A test send's event never is: it is made with its one delivery.
+ */
 export async function fannedOut(
   db: Db,
   tenant: string,
@@ -35,7 +38,9 @@ export async function fannedOut(
         select d.id from posthaste.deliveries d
         where d.tenant = $1 and d.event = $2 and d.created_at > $3::timestamptz - interval '1 hour'
         order by 1) as deliveries
-      from posthaste.event_fanouts f where f.tenant = $1 and f.event_at = $3 and f.event = $2`,
+      from posthaste.all_events v
+      left join posthaste.event_fanouts f on f.tenant = v.tenant and f.event_at = v.created_at and f.event = v.id
+      where v.tenant = $1 and v.created_at = $3 and v.id = $2 and (f.event is not null or v.test)`,
     values: [tenant, event, eventAt],
   });
   return result.rows[0]?.deliveries ?? null;

@@ -2,7 +2,7 @@
  * The breaker: when it trips, how long it stays open, what a probe's answer does. Called by health.ts, with the step
  * under way. Why these numbers: docs/simulation.md.
  */
-import { forget, isGated, rateOf, type Step, say, startOf } from './health-step.ts';
+import { forget, isGated, rateOf, type Step, say, startOf, WELL } from './health-step.ts';
 import type { Fact, HealthState } from './health-types.ts';
 import { totals } from './health-window.ts';
 import { startPace } from './pace.ts';
@@ -126,7 +126,7 @@ export function checkMisconfigured(step: Step): void {
 
 function close(step: Step): void {
   const { s, seen } = step;
-  say(step, 'closed', s.cause === 'config' ? 'a probe succeeded' : 'two probes succeeded');
+  say(step, 'closed', s.cause === 'config' ? 'a probe succeeded' : 'two probes succeeded', WELL);
   s.health = 'recovering';
   s.cause = null;
   s.sinceMs = seen.nowMs;

@@ -28,6 +28,9 @@ export function say(step: Step, kind: EdgeKind, reason: string, times: Partial<E
   });
 }
 
+/** What `say` leaves out of good news: the last answer was a success, and an older failure would look like the last. */
+export const WELL = { lastStatus: null, lastClass: null } as const;
+
 /** Gated by probes. */
 export const isGated = (s: HealthState): boolean =>
   s.health === 'open' || s.health === 'half_open' || s.health === 'misconfigured';

@@ -90,7 +90,7 @@ export interface Edge {
   readonly kind: EdgeKind;
   readonly atMs: number;
   readonly reason: string; // a rule in words, e.g. `20 failures in a row`
-  readonly lastStatus: number | null;
+  readonly lastStatus: number | null; // of the last failure; null: unknown, none with a status, or good news
   readonly lastClass: string | null;
   readonly sinceMs: number | null; // of the trouble
   readonly untilMs: number | null; // next probe, or end of the pause

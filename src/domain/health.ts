@@ -15,9 +15,10 @@ import {
   tripDueMs,
   tripReason,
 } from './breaker.ts';
+import { OUTCOME_CLASSES, type OutcomeClass } from './classes.ts';
 import { checkClock, excludePause, noteFailures, noteSuccess, restartClock } from './disable-clock.ts';
 import { copyState, freshState } from './health-state.ts';
-import { forget, isGated, rateOf, type Step, say, startOf } from './health-step.ts';
+import { forget, isGated, rateOf, type Step, say, startOf, WELL } from './health-step.ts';
 import type { Fact, Gate, HealthState, HealthStep, Seen } from './health-types.ts';
 import { addFact, addSpread, prune, totals } from './health-window.ts';
 import {
@@ -137,7 +138,7 @@ function drained(step: Step): void {
   if (s.health !== 'recovering') return;
   s.health = 'closed';
   s.sinceMs = seen.nowMs;
-  if (s.announced) say(step, 'recovered', 'nothing waits any more');
+  if (s.announced) say(step, 'recovered', 'nothing waits any more', WELL);
   s.announced = false;
 }
 
@@ -195,11 +196,35 @@ function onChange(step: Step, fact: Fact): void {
   step.pauseUntilMs = null;
   step.s.editedMs = fact.atMs;
   step.s.config = { sinceMs: null, count: 0 };
+  step.s.lastStatus = null;
+  step.s.lastClass = null;
   if (isGated(step.s)) probeNow(step);
   else {
     forget(step.s);
     step.resetFailsInRow = true;
   }
+}
+
+const SAYS_ILL: ReadonlySet<string> = new Set(['failure', 'throttled', 'configuration']);
+const isIll = (name: string): boolean =>
+  Object.hasOwn(OUTCOME_CLASSES, name) && SAYS_ILL.has(OUTCOME_CLASSES[name as OutcomeClass].health);
+
+/**
+ * The last failure, for those who are told. A batch names its last result only: when that was none, the failure's is not
+ * known, and the one before stands as long as it belongs to the same trouble.
+ */
+function rememberFailure(step: Step, fact: Fact): void {
+  const { s } = step;
+  if (fact.fail + fact.throttled + fact.config === 0) return;
+  const known = isIll(fact.lastClass);
+  if (!known && (isGated(s) || inTrouble(s))) return;
+  s.lastStatus = known ? fact.lastStatus : null;
+  s.lastClass = known ? fact.lastClass : null;
+}
+
+function inTrouble({ run, config, window }: HealthState): boolean {
+  const { fail, throttled } = totals(window);
+  return run.fails + run.throttled + config.count + fail + throttled > 0;
 }
 
 function onFact(step: Step, fact: Fact): void {
@@ -213,12 +238,9 @@ function onFact(step: Step, fact: Fact): void {
     if (fact.pauseUntilMs !== null) step.pauseUntilMs = Math.max(step.pauseUntilMs ?? 0, fact.pauseUntilMs);
     if (fact.gone && seen.operator !== 'disabled') step.disable = 'gone';
     noteFailures(step, fact);
+    rememberFailure(step, fact);
   }
   if (ofOld || fact.epoch !== seen.epoch) return;
-  if (fact.fail + fact.throttled + fact.config > 0) {
-    s.lastStatus = fact.lastStatus;
-    s.lastClass = fact.lastClass;
-  }
   if (isGated(s)) onProbe(step, fact);
   if (isGated(s) || step.frozen) return;
   addFact(s.window, fact, seen.nowMs);
@@ -348,11 +370,11 @@ export function reduceHealth(
   judge(step);
   const ended = noticed && s.clock.noticed === 0 && s.health === 'closed' && s.announced;
   if (ended) {
-    say(step, 'recovered', 'a delivery succeeded');
+    say(step, 'recovered', 'a delivery succeeded', WELL);
     s.announced = false;
   }
   const clockMs = checkClock(step);
-  if (step.disable === 'gone') say(step, 'disabled', '410 Gone');
+  if (step.disable === 'gone') say(step, 'disabled', '410 Gone', { lastStatus: 410, lastClass: 'http_410' });
   announcePause(step);
   const gate = gateOf(step);
   s.mode = gate.mode;

@@ -2,6 +2,7 @@
  * What is still to come, for people: an endpoint's schedule as times after the first attempt, and an unfinished
  * delivery's next attempt and last moment. Called by the API's views; nothing is decided here (decide.ts does).
  */
+import { type EndpointStanding, endpointWait } from './endpoint-wait.ts';
 import type { RetryPolicy } from './retry-policy.ts';
 import { waitBounds } from './schedule.ts';
 import { clockTime, duration } from './sentences.ts';
@@ -45,12 +46,15 @@ function sentenceOf(
   found: { certain: number; possible: number; longestMs: number },
   second: PlannedAttempt | undefined,
 ): string {
-  if (second === undefined) return 'One attempt and no more.';
   const { certain, possible } = found;
+  const planned =
+    policy.kind === 'schedule' ? Math.min(policy.stepsMs.length + 1, policy.maxAttempts) : possible;
+  const cut = possible < planned ? ` ${planned - possible} more would come after the deadline.` : '';
+  if (second === undefined) return `One attempt and no more.${cut}`;
   const count = certain === possible ? `${possible}` : `${certain} to ${possible}`;
   const wait = between(duration(second.earliestMs), duration(second.latestMs));
   const longest = possible > 2 ? `, the longest wait up to ${duration(found.longestMs)}` : '';
-  return `${count} attempts within ${duration(policy.deadlineMs)}: the second ${wait} after the first${longest}.`;
+  return `${count} attempts within ${duration(policy.deadlineMs)}: the second ${wait} after the first${longest}.${cut}`;
 }
 
 const between = (a: string, b: string): string => (a === b ? a : `${a} to ${b}`);
@@ -67,31 +71,54 @@ export interface OutlookFacts {
   readonly nowMs: number; // the database's
   readonly timeoutMs: number;
   readonly policy: RetryPolicy;
+  readonly endpoint: EndpointStanding | null; // null: it is sent whatever the state of its endpoint
 }
 
 export interface Outlook {
   /** Of the next attempt, or of the one after the attempt under way; null: none is to be expected, or not by time. */
   readonly earliestMs: number | null;
+  /** null also when its endpoint, not the schedule, decides: then nobody knows. */
   readonly latestMs: number | null;
   readonly sentence: string;
 }
 
-/** When an unfinished delivery is tried next, and when it gives up. */
+/** When an unfinished delivery is tried next, what it waits for until then, and when it gives up. */
 export function outlook(facts: OutlookFacts): Outlook {
+  const { endpoint, nowMs } = facts;
   if (facts.cancelRequested)
     return none('Cancelled: it ends with the answer to the attempt under way, delivered if that is a 2xx.');
-  const window = facts.state === 'sending' ? afterFailure(facts) : due(facts);
-  const start = beginning(facts);
+  if (endpoint?.state === 'disabled' || endpoint?.state === 'deleted') return endsWith(facts, endpoint.state);
+  const wait = endpoint === null ? null : endpointWait(endpoint, nowMs);
   const end = ending(facts);
-  if (window === null) return none(`${start}${end}.`);
+  if (facts.state === 'held')
+    return none(`Waits for its endpoint, which ${wait?.which ?? 'takes nothing now'}; ${end}.`);
+  const window = facts.state === 'sending' ? afterFailure(facts) : due(facts);
+  const start = facts.state === 'sending' ? `Attempt ${facts.n} is under way; if it fails, ` : '';
+  if (window === null) return none(`${start === '' ? 'No further attempt by itself; ' : start}${end}.`);
   const [earliestMs, latestMs] = window;
-  if (facts.state !== 'sending') {
-    const when = earliestMs <= facts.nowMs ? 'is due now' : clockTime(earliestMs);
-    return { earliestMs, latestMs, sentence: `Attempt ${facts.n + 1} ${when}; ${end}.` };
+  const next = `${start === '' ? 'Attempt' : `${start}attempt`} ${facts.n + 1}`;
+  if (wait?.lasting === true) {
+    const soon = earliestMs <= nowMs;
+    const when = soon ? '' : `, ${clockTime(earliestMs)} at the earliest,`;
+    const sentence = `${next}${when} waits for its endpoint, which ${wait.which}; ${end}.`;
+    return { earliestMs: soon ? null : earliestMs, latestMs: null, sentence };
   }
+  return { earliestMs, latestMs, sentence: `${next} ${whenOf(facts, window)}; ${end}.` };
+}
+
+function whenOf(facts: OutlookFacts, [earliestMs, latestMs]: [number, number]): string {
+  if (facts.state !== 'sending' && earliestMs <= facts.nowMs) return 'is due now';
   const [from, to] = [clockTime(earliestMs), clockTime(latestMs)];
-  const when = from === to ? from : `between ${from} and ${to}`;
-  return { earliestMs, latestMs, sentence: `${start}attempt ${facts.n + 1} ${when}; ${end}.` };
+  return from === to ? from : `between ${from} and ${to}`;
+}
+
+function endsWith(facts: OutlookFacts, state: 'disabled' | 'deleted'): Outlook {
+  const why = `its endpoint ${state === 'disabled' ? 'is disabled' : 'was deleted'}`;
+  return none(
+    facts.state === 'sending'
+      ? `Ends with the answer to the attempt under way, delivered if that is a 2xx: ${why}.`
+      : `Ends as cancelled in a moment: ${why}.`,
+  );
 }
 
 function none(sentence: string): Outlook {
@@ -99,7 +126,7 @@ function none(sentence: string): Outlook {
 }
 
 function due(facts: OutlookFacts): [number, number] | null {
-  return facts.state === 'held' || facts.dueMs >= facts.deadlineMs ? null : [facts.dueMs, facts.dueMs];
+  return facts.dueMs >= facts.deadlineMs ? null : [facts.dueMs, facts.dueMs];
 }
 
 /** When the attempt after the one under way would come. */
@@ -112,17 +139,6 @@ function afterFailure(facts: OutlookFacts): [number, number] | null {
   if (wait === null || facts.nowMs + wait.minMs >= facts.deadlineMs) return null;
   const latestMs = Math.min(facts.nowMs + facts.timeoutMs + wait.maxMs, facts.deadlineMs);
   return [Math.round(facts.nowMs + wait.minMs), Math.round(latestMs)];
-}
-
-function beginning(facts: OutlookFacts): string {
-  switch (facts.state) {
-    case 'sending':
-      return `Attempt ${facts.n} is under way; if it fails, `;
-    case 'held':
-      return 'Waits for its endpoint, which takes nothing now; ';
-    default:
-      return 'No further attempt by itself; ';
-  }
 }
 
 function ending(facts: OutlookFacts): string {

@@ -16,18 +16,23 @@ const RFC850 = new RegExp(`^${DAY_LONG}, (\\d\\d)-(\\w{3})-(\\d\\d) ${TIME} GMT$
 const ASCTIME = new RegExp(`^${DAY} (\\w{3}) ([ \\d]\\d) ${TIME} (\\d{4})$`);
 
 /**
- * How long the endpoint must be left alone.
+ * How long the endpoint must be left alone: what it asked for, a day at the most.
  * @param value the header as received; optional spaces around it are allowed.
  * @param nowMs the receiver's response time, epoch milliseconds.
  * @returns whole seconds from now, 0 to 86,400; null when the header is to be ignored.
  * Source: RFC 9110 section 10.2.3 (delay-seconds = 1*DIGIT, or an HTTP-date). A weekday is not verified.
  */
 export function parseRetryAfter(value: string, nowMs: number): number | null {
+  const asked = askedSeconds(value, nowMs);
+  return asked === null ? null : Math.min(asked, RETRY_AFTER_CAP_SECONDS);
+}
+
+/** The same without the cap: what the receiver said, however long. Called by the API to explain an attempt. */
+export function askedSeconds(value: string, nowMs: number): number | null {
   const text = value.replace(/^[ \t]+|[ \t]+$/g, '');
-  if (/^\d+$/.test(text)) return Math.min(Number(text), RETRY_AFTER_CAP_SECONDS);
+  if (/^\d+$/.test(text)) return Number(text);
   const at = parseHttpDate(text, nowMs);
-  if (at === null) return null;
-  return Math.min(Math.max(Math.ceil((at - nowMs) / 1000), 0), RETRY_AFTER_CAP_SECONDS);
+  return at === null ? null : Math.max(Math.ceil((at - nowMs) / 1000), 0);
 }
 
 function parseHttpDate(text: string, nowMs: number): number | null {

@@ -3,6 +3,8 @@
  * Called by the API (normalizeRetryPolicy) and by decide.ts (src/domain/schedule.ts computes the times).
  */
 
+import { duration } from './sentences.ts';
+
 /** The kept form. `schedule` lists fixed waits; `exponential` grows from base to cap. All times in milliseconds. */
 export type RetryPolicy = {
   readonly name: 'default' | 'standard-webhooks' | 'custom';
@@ -85,7 +87,7 @@ const FIELDS = [
 
 /**
  * Checks `{preset}` or `{schedule: ["5s", …]}` or `{base, factor, cap, jitter}`, plus `{deadline, max_attempts,
- * retry_4xx}`. Steps ≥ 10 ms; deadline 1 s to 30 days. The pointer names the wrong field inside the policy.
+ * retry_4xx}`. Steps ≥ 10 ms; deadline 1 s to 30 days; a schedule without one fits into 72 h. The pointer names the wrong field inside the policy.
  */
 export function normalizeRetryPolicy(input: unknown): RetryPolicyCheck {
   if (input === undefined || input === null)
@@ -120,7 +122,29 @@ export function normalizeRetryPolicy(input: unknown): RetryPolicyCheck {
     if (typeof given.retry_4xx !== 'boolean') return bad('/retry_4xx', 'must be true or false');
     policy = { ...policy, retry4xx: given.retry_4xx };
   }
+  if (given.deadline === undefined) {
+    const detail = cutOff(policy);
+    if (detail !== null) return bad('/schedule', detail);
+  }
   return { ok: true, policy, deadlineMs: policy.deadlineMs };
+}
+
+/**
+ * A list whose last waits would come after a deadline that nobody gave: whoever writes a list expects all of it. With a
+ * deadline of the caller's own, the caller has seen both numbers, and retry_schedule shows what fits.
+ */
+function cutOff(policy: RetryPolicy): string | null {
+  if (policy.kind !== 'schedule') return null;
+  const waitsMs = policy.stepsMs.slice(0, policy.maxAttempts - 1).reduce((sum, step) => sum + step, 0);
+  if (waitsMs < policy.deadlineMs) return null;
+  const total = duration(waitsMs);
+  const given = duration(policy.deadlineMs);
+  const longest = 30 * DAY;
+  return `its waits add up to ${total}, but a delivery is given up after ${given} unless the policy says otherwise: ${
+    waitsMs < longest
+      ? `give a deadline of more than ${total}`
+      : `no deadline is longer than ${duration(longest)}`
+  }, or shorten the schedule`;
 }
 
 function shape(given: Record<string, unknown>): RetryPolicyCheck {

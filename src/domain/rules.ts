@@ -3,7 +3,8 @@
  * (migrations/functions/verbs.sql) name one per attempt; the API shows it with the sentence from here, and
  * docs/states.md lists them.
  */
-import { clockTime } from './sentences.ts';
+import { RETRY_AFTER_CAP_SECONDS } from './retry-after.ts';
+import { clockTime, duration } from './sentences.ts';
 
 /** Rule → what it means. Of those that end a delivery, the names are its reasons. */
 export const RULES = {
@@ -17,6 +18,7 @@ export const RULES = {
   manual: 'A manual attempt: the schedule stays as it was.',
   deadline: 'The next attempt would come after the deadline: there is none.',
   max_attempts: 'All attempts are used up.',
+  test: 'A test is tried once.',
   not_retried: 'This outcome is not retried.',
   gone: 'The receiver says that the endpoint is gone.',
   requested: 'It was cancelled while the attempt was under way.',
@@ -30,9 +32,20 @@ export const RULE_NAMES = Object.keys(RULES) as [Rule, ...Rule[]];
 
 export interface Followed {
   readonly rule: string | null; // null: written by an older version
-  readonly retryAfterSeconds: number | null;
+  readonly retryAfter: RetryAfterSaid | null; // null: the receiver said nothing, or it did not matter
   readonly ownDueMs: number | null;
   readonly nextMs: number | null; // null: there is no next attempt
+}
+
+/** A Retry-After, as received. `unreadable`: neither seconds nor a date, so that the schedule alone decided. */
+export type RetryAfterSaid = { readonly askedSeconds: number } | 'unreadable';
+
+function saidOf(said: RetryAfterSaid): string {
+  if (said === 'unreadable') return 'its Retry-After was ignored: it is neither seconds nor a date';
+  const { askedSeconds } = said;
+  if (askedSeconds <= RETRY_AFTER_CAP_SECONDS) return `Retry-After asked for ${askedSeconds} s`;
+  const asked = Number.isSafeInteger(askedSeconds) ? `${askedSeconds} s` : 'longer than can be counted';
+  return `Retry-After asked for ${asked}, of which ${duration(RETRY_AFTER_CAP_SECONDS * 1_000)} is the most that counts`;
 }
 
 /** The rule as a sentence with its times, UTC; null for a rule this version does not know. */
@@ -40,8 +53,7 @@ export function explainRule(followed: Followed): string | null {
   const { rule } = followed;
   if (rule === null || !Object.hasOwn(RULES, rule)) return null;
   const parts = [RULES[rule as Rule].replace(/\.$/, '')];
-  if (followed.retryAfterSeconds !== null)
-    parts.push(`Retry-After asked for ${followed.retryAfterSeconds} s`);
+  if (followed.retryAfter !== null) parts.push(saidOf(followed.retryAfter));
   if (followed.ownDueMs !== null && followed.ownDueMs !== followed.nextMs)
     parts.push(`its own schedule said ${clockTime(followed.ownDueMs)}`);
   if (followed.nextMs !== null) parts.push(`next attempt ${clockTime(followed.nextMs)}`);

@@ -25,8 +25,8 @@ export interface HealthOptions {
   scan: () => void;
   /** Endpoints were disabled: their deliveries end. */
   endWorkOf: (endpoints: readonly string[]) => Promise<void>;
-  /** An edge was written. */
-  onEdge: (kind: EdgeKind) => void;
+  /** An edge was written, or a step has used what an operator did: once each, whoever it was told to. */
+  onEdge: (kind: EdgeKind | OperatorEdge, by: 'health' | 'operator') => void;
   /** True while what fails is us: trips wait. */
   isItUs: (failing: readonly DueHealth[]) => Promise<boolean>;
 }
@@ -44,6 +44,20 @@ const LIMIT = 2_000;
 
 /** A receiver's wish to rest ends with these. */
 const CLEARS_PAUSE = new Set<Fact['edit']>(['resume', 'enable', 'edit']);
+
+/** What operators do, through the API or Temporal, comes as facts (migrations/functions/endpoints.sql). */
+const OPERATOR_EDGES = {
+  pause: 'paused',
+  resume: 'resumed',
+  enable: 'enabled',
+  disable: 'disabled',
+} as const;
+type OperatorEdge = (typeof OPERATOR_EDGES)[keyof typeof OPERATOR_EDGES];
+
+function operatorEdges(row: DueHealth): OperatorEdge[] {
+  const edits = row.facts.map((fact) => (fact as { edit?: unknown }).edit as keyof typeof OPERATOR_EDGES);
+  return edits.map((edit) => OPERATOR_EDGES[edit]).filter((edge) => edge !== undefined);
+}
 
 /** What endpoint_health.state holds. */
 interface Memory {
@@ -68,11 +82,12 @@ export function createHealth(options: HealthOptions): Health {
     const stood = await applyHealth(db, steps);
     const disabled = stood.filter((row) => row.disabled).map((row) => row.endpoint);
     const written = new Set(stood.map((row) => row.endpoint));
-    for (const { endpoint, edges, health } of steps) {
+    for (const [i, { endpoint, edges, health }] of steps.entries()) {
       if (!written.has(endpoint)) continue; // decided again in the next step
+      for (const edge of operatorEdges(due[i]!)) options.onEdge(edge, 'operator');
       for (const edge of edges) {
         log.info({ endpoint, health, ...(edge as Edge) }, 'endpoint health');
-        options.onEdge((edge as Edge).kind);
+        options.onEdge((edge as Edge).kind, 'health');
       }
     }
     if (disabled.length > 0) await options.endWorkOf(disabled);

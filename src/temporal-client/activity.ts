@@ -17,6 +17,15 @@ export type SendEventOptions =
   | { apiUrl: string; key: string };
 
 const REQUEST_MS = 15_000;
+/** Deliveries that the API shows with an event, and on a page at the most. */
+const SHOWN = 200;
+
+interface Shown {
+  created_at: string;
+  sequence: number | null;
+  test: boolean;
+  deliveries: { id: string }[];
+}
 
 /**
  * The activity, and `close` for its connections. Register it as `{ sendEvent }`. It ends when the deliveries exist; give
@@ -58,6 +67,30 @@ function apiSource({ apiUrl, key }: { apiUrl: string; key: string }): EventSourc
       redirect: 'error',
       signal: AbortSignal.timeout(REQUEST_MS),
     });
+  /** The event shows its newest deliveries; of one with more, the list is walked. */
+  const all = async (
+    tenant: string,
+    event: string,
+    { created_at, test }: Shown,
+  ): Promise<{ id: string }[]> => {
+    const since = new Date(Date.parse(created_at) - 3_600_000).toISOString(); // clocks may disagree
+    const query = new URLSearchParams({
+      event,
+      since,
+      limit: String(SHOWN),
+      ...(test ? { kind: 'test' } : {}),
+    });
+    const found: { id: string }[] = [];
+    for (let cursor: string | null = null; ; ) {
+      if (cursor !== null) query.set('cursor', cursor);
+      const response = await call('GET', `/tenants/${encodeURIComponent(tenant)}/deliveries?${query}`);
+      if (!response.ok) throw await problem(response);
+      const page = (await response.json()) as { data: { id: string }[]; next_cursor: string | null };
+      found.push(...page.data);
+      if (page.next_cursor === null) return found;
+      cursor = page.next_cursor;
+    }
+  };
   return {
     pollMs: 200,
     async insert({ tenant, type, version, timestamp }, id, json) {
@@ -77,8 +110,10 @@ function apiSource({ apiUrl, key }: { apiUrl: string; key: string }): EventSourc
         return undefined;
       }
       if (!response.ok) throw await problem(response);
-      const shown = (await response.json()) as { sequence: number | null; deliveries: { id: string }[] };
-      return shown.sequence === null ? null : shown.deliveries.map(({ id }) => id).toSorted();
+      const shown = (await response.json()) as Shown;
+      if (shown.sequence === null && !shown.test) return null;
+      const found = shown.deliveries.length < SHOWN ? shown.deliveries : await all(tenant, event, shown);
+      return found.map(({ id }) => id).toSorted();
     },
   };
 }

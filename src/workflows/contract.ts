@@ -81,7 +81,7 @@ export interface DeliveryResult {
 export interface DeliveryState {
   state: 'sending' | 'retrying' | 'busy' | 'held' | 'delivered' | 'dead' | 'failed' | 'cancelled' | 'unknown';
   attempts: number;
-  nextAttemptAt: string | null;
+  nextAttemptAt: string | null; // null: none is planned; `held` waits for its endpoint, `busy` for the attempt under way
   lastStatus: number | null;
   lastClass: string | null;
 }
@@ -146,7 +146,7 @@ export type SendEventInput =
 
 export interface SendEventResult {
   event: string; // the webhook-id
-  deliveries: string[]; // one per subscribed endpoint
+  deliveries: string[]; // one per subscribed endpoint; none: nobody subscribed
 }
 
 /** Answer of an operator's action: the delivery's state afterwards, or 'not_found'. */
@@ -212,5 +212,6 @@ export interface Activities {
   ): Promise<{ replayId: string }>;
   pageReplay(input: { replayId: string }): Promise<ReplayProgress & { waitMs: number }>;
   cancelReplay(input: { replayId: string }): Promise<ReplayProgress>;
+  /** Of the workflow `sendEvent`, which asks again while `deliveries` is null: not fanned out yet. Not for users. */
   sendEvent(input: SendEventInput): Promise<{ event: string; deliveries: string[] | null }>;
 }

@@ -180,7 +180,9 @@ function show(outcome: AttemptOutcome, state: DeliveryState, lines: string[]): v
   state.lastStatus = outcome.status ?? null;
   state.lastClass = known;
   state.state = outcome.state;
-  state.nextAttemptAt = outcome.kind === 'wait' ? new Date(outcome.untilMs).toISOString() : null;
+  // Held, or with another worker: `untilMs` is when to look again, not an attempt.
+  state.nextAttemptAt =
+    outcome.kind === 'wait' && outcome.state === 'retrying' ? new Date(outcome.untilMs).toISOString() : null;
   if (known !== null) lines.push(`| ${outcome.attempts} | ${outcome.status ?? '–'} | ${known} |`);
   const next = state.nextAttemptAt === null ? '' : `, next at ${state.nextAttemptAt}`;
   setCurrentDetails(

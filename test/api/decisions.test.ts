@@ -50,6 +50,52 @@ describe('what is still to come', () => {
   });
 });
 
+describe('what a delivery waits for', () => {
+  test('is said while its endpoint is paused, fails, or gets what waits in turn, and no time is promised', async () => {
+    const { tenant, endpoint, deliveries, path } = await setUp(2);
+    const [held, later] = deliveries as [string, string];
+    const due = new Date(Date.now() + 120_000).toISOString();
+    await attempt(endpoint, [later], { ...RETRYING, due_at: Date.parse(due), step: 1, rule: 'schedule' });
+    await api.call('POST', `/v1/tenants/${tenant}/endpoints/${endpoint}/pause`);
+    const shown = async (delivery: string) => (await api.call('GET', `${path}/${delivery}`)).json;
+    expect(await shown(later)).toMatchObject({
+      state: 'retrying',
+      next_attempt_at: null,
+      next_attempt_earliest: due,
+      next_attempt_latest: null,
+      outlook: expect.stringMatching(
+        /^Attempt 2, .* at the earliest, waits for its endpoint, which is paused until someone resumes it; gives up /,
+      ),
+    });
+    await claim(api.db, [{ delivery: held, generation: 1, n: 0 }]); // refused: the endpoint is in mode pump
+    const nothing = {
+      state: 'held',
+      next_attempt_at: null,
+      next_attempt_earliest: null,
+      next_attempt_latest: null,
+    };
+    const waits = (which: string) => expect.stringContaining(`Waits for its endpoint, which ${which}`);
+    expect(await shown(held)).toMatchObject({
+      ...nothing,
+      outlook: waits('is paused until someone resumes it;'),
+    });
+    const stands = (change: string) =>
+      api.db.query(`update posthaste.endpoint_state set ${change} where endpoint = $1`, [endpoint]);
+    await api.call('POST', `/v1/tenants/${tenant}/endpoints/${endpoint}/resume`);
+    expect(await shown(held)).toMatchObject({ ...nothing, outlook: waits('takes no more at a time') });
+    await stands(`health = 'open', probe_at = '2999-01-01T12:00:00Z'`);
+    expect(await shown(held)).toMatchObject({
+      ...nothing,
+      outlook: waits('fails and is tried again Tuesday 1 Jan 12:00:00 UTC with one delivery;'),
+    });
+    await stands(`health = 'half_open', probe_at = 'infinity'`);
+    expect(await shown(held)).toMatchObject({
+      ...nothing,
+      outlook: waits('fails and is being tried with one delivery;'),
+    });
+  });
+});
+
 describe('the log tells why', () => {
   test('each attempt shows its rule, what the schedule and the receiver said, and a sentence', async () => {
     const { endpoint, deliveries, path } = await setUp(1);
@@ -90,6 +136,37 @@ describe('the log tells why', () => {
       retry_after_seconds: null,
       why: 'All attempts are used up.',
     });
+  });
+
+  test('says what Retry-After asked for beyond the day that counts, and when it was not understood', async () => {
+    const { endpoint, deliveries, path } = await setUp(1);
+    const [delivery] = deliveries as [string];
+    const started = Date.now() - 500;
+    const said = (value: string, counted: number | null) =>
+      attempt(endpoint, [delivery], {
+        ...RETRYING,
+        started_at: started,
+        duration_ms: 0,
+        due_at: Date.now() - 1,
+        rule: counted === null ? 'schedule' : 'retry_after',
+        retry_after_s: counted,
+        response_headers: JSON.stringify([['retry-after', value]]),
+      });
+    await said('604800', 86_400);
+    await said(new Date(Math.ceil(started / 1_000) * 1_000 + 604_800_000).toUTCString(), 86_400);
+    await said('86400', 86_400);
+    await said('9'.repeat(400), 86_400);
+    await said('soon', null);
+    const shown = (await api.call('GET', `${path}/${delivery}/attempts`)).json.data;
+    const [week, date, day, ever, soon] = shown.map(({ why }: { why: string }) => why);
+    expect(shown[0].retry_after_seconds).toBe(86_400);
+    expect(week).toContain('; Retry-After asked for 604800 s, of which 1 d is the most that counts;');
+    expect(date).toMatch(/; Retry-After asked for 60480[01] s, of which 1 d is the most that counts;/);
+    expect(day).toContain('; Retry-After asked for 86400 s;');
+    expect(ever).toContain('; Retry-After asked for longer than can be counted, of which 1 d');
+    expect(soon).toContain(
+      'The next step of the schedule; its Retry-After was ignored: it is neither seconds nor a date;',
+    );
   });
 
   test('also of an attempt that was cancelled or disabled under way, and of one whose worker was lost', async () => {

@@ -1,5 +1,6 @@
 /** Deliveries: lists over unfinished and ended ones, attempts as sent and received, resend, cancel, dead letters. */
 import { beforeAll, describe, expect, test } from 'vitest';
+import { makeTest } from '../../src/db/tests.ts';
 import { claim } from '../../src/db/verbs.ts';
 import { newId } from '../../src/ids.ts';
 import { seedEndpoint } from '../support/seed.ts';
@@ -293,6 +294,67 @@ describe('resend and cancel', () => {
     expect(list.json.data.map((each: { endpoint: string }) => each.endpoint).toSorted()).toEqual(
       [endpoint, other.id].toSorted(),
     );
+  });
+
+  test('resend of an event says which endpoints it passes over, and why nothing was sent', async () => {
+    const { tenant, endpoint, deliveries } = await setUp(1);
+    await attempt(endpoint, deliveries, DEAD);
+    const [delivery] = deliveries as [string];
+    const { event, sequence } = (await api.call('GET', `/v1/tenants/${tenant}/deliveries/${delivery}`)).json;
+    const path = `/v1/tenants/${tenant}`;
+    const resend = async () => {
+      const { status, json } = await api.call('POST', `${path}/events/${event}/resend`);
+      expect(status).toBe(202);
+      return json;
+    };
+    await api.call('POST', `${path}/endpoints/${endpoint}/disable`);
+    expect(await resend()).toEqual({
+      data: [],
+      skipped: [{ endpoint, delivery, reason: 'endpoint_disabled' }],
+      reason: 'not_fanned_out',
+    });
+    await api.db.query(
+      `insert into posthaste.event_fanouts (tenant, event_at, event, sequence, deliveries, fanned_out_at)
+        select tenant, created_at, id, $2, 1, now() from posthaste.events where tenant = $1`,
+      [tenant, sequence],
+    );
+    const never = await seedEndpoint(api.db, tenant, { url: 'https://b.com/' });
+    const other = await seedEndpoint(api.db, tenant, { url: 'https://c.com/', types: ['another.type'] });
+    for (const { id } of [never, other]) await api.call('POST', `${path}/endpoints/${id}/disable`);
+    const both = [
+      { endpoint, delivery, reason: 'endpoint_disabled' },
+      { endpoint: never.id, delivery: null, reason: 'endpoint_disabled' },
+    ];
+    expect(await resend()).toEqual({ data: [], skipped: both, reason: 'endpoints_disabled' });
+    await api.call('POST', `${path}/endpoints/${never.id}/enable`);
+    expect(await resend()).toMatchObject({ data: [{ state: 'ready' }], skipped: [both[0]], reason: null });
+    for (const id of [endpoint, never.id, other.id]) await api.call('DELETE', `${path}/endpoints/${id}`);
+    expect(await resend()).toMatchObject({
+      data: [],
+      skipped: [
+        { endpoint, reason: 'endpoint_deleted' },
+        { endpoint: never.id, reason: 'endpoint_deleted' },
+      ],
+      reason: 'no_subscriber',
+    });
+  });
+
+  test('resend of a test’s event says that it is one', async () => {
+    const tenant = await api.tenant();
+    const { id } = await seedEndpoint(api.db, tenant, { url: 'https://a.com/' });
+    const made = await makeTest(api.db, {
+      tenant,
+      endpoint: id,
+      type: 'a.b',
+      body: Buffer.from('{}'),
+      slackMs: 1_000,
+    });
+    if (made.outcome !== 'made') throw new Error(made.outcome);
+    expect((await api.call('POST', `/v1/tenants/${tenant}/events/${made.event}/resend`)).json).toEqual({
+      data: [],
+      skipped: [],
+      reason: 'test_event',
+    });
   });
 
   test('hints that fail are not the caller’s concern', () => {

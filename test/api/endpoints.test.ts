@@ -71,6 +71,32 @@ describe('creation', () => {
     });
   });
 
+  test('refuses a schedule that the default deadline would cut off, when it is made and when it is changed', async () => {
+    const retry_policy = { schedule: ['1d', '2d', '3d'] };
+    const tenant = await api.tenant();
+    const path = `/v1/tenants/${tenant}/endpoints`;
+    const made = await api.call('POST', path, { url: 'https://a.com/hook' });
+    for (const answer of [
+      await api.call('POST', path, { url: 'https://a.com/hook', retry_policy }),
+      await api.call('PATCH', `${path}/${made.json.id}`, { retry_policy }),
+    ]) {
+      expect(answer.status).toBe(422);
+      expect(answer.json.errors).toEqual([
+        {
+          pointer: '/retry_policy/schedule',
+          detail: expect.stringMatching(
+            /add up to 6 d, but .* given up after 3 d .* deadline of more than 6 d/,
+          ),
+        },
+      ]);
+    }
+    const given = { ...retry_policy, deadline: '7d' };
+    expect((await api.call('PATCH', `${path}/${made.json.id}`, { retry_policy: given })).json).toMatchObject({
+      retry_policy: given,
+      retry_schedule: { max_attempts: 4 },
+    });
+  });
+
   test('keeps what it is given, headers and certificates sealed', async () => {
     const authority = makeCertificate({ name: 'Test CA', authority: true });
     const client = makeCertificate({ name: 'client', issuer: authority });

@@ -237,6 +237,27 @@ describe('normalizeRetryPolicy', () => {
       expect(normalizeRetryPolicy(input)).toMatchObject({ ok: false, pointer });
   });
 
+  it('refuses a list that its unspoken deadline would cut off, naming both, and leaves a spoken one to its author', () => {
+    const days = (n: number) => ({ schedule: Array.from({ length: n }, () => '1d') });
+    expect(normalizeRetryPolicy({ schedule: ['1d', '1d', '23h'] })).toMatchObject({ ok: true });
+    for (const n of [3, 6])
+      expect(normalizeRetryPolicy(days(n))).toEqual({
+        ok: false,
+        pointer: '/schedule',
+        detail:
+          `its waits add up to ${n} d, but a delivery is given up after 3 d unless the policy says otherwise: ` +
+          `give a deadline of more than ${n} d, or shorten the schedule`,
+      });
+    expect(normalizeRetryPolicy(days(40))).toMatchObject({
+      ok: false,
+      detail: expect.stringContaining('no deadline is longer than 30 d, or shorten the schedule'),
+    });
+    expect(normalizeRetryPolicy({ ...days(6), deadline: '7d' })).toMatchObject({ ok: true });
+    expect(normalizeRetryPolicy({ ...days(6), deadline: '2d' })).toMatchObject({ ok: true });
+    expect(normalizeRetryPolicy({ ...days(6), max_attempts: 3 })).toMatchObject({ ok: true }); // two waits of it
+    expect(normalizeRetryPolicy({ base: '1d', cap: '1d', max_attempts: 30 })).toMatchObject({ ok: true }); // a ceiling
+  });
+
   it('reads durations and nothing else', () => {
     expect(['250ms', '5s', '1.5h', '2d', '0s'].map(parseDuration)).toEqual([
       250, 5_000, 5_400_000, 172_800_000, 0,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseHealthState } from '../../src/domain/health.ts';
+import { type HealthStep, parseHealthState } from '../../src/domain/health.ts';
 import { Subject, T0 } from '../support/health.ts';
 
 describe('tripping', () => {
@@ -200,6 +200,53 @@ describe('the breaker', () => {
     subject.trip(0);
     subject.probe({ fail: 1, pauseUntilMs: T0 + 600_000 });
     expect(subject.probeAt).toBe(600);
+  });
+});
+
+describe('what an edge says of the last failure', () => {
+  const last = (step: HealthStep, kind: string) => {
+    const edge = step.edges.find((one) => one.kind === kind);
+    return [edge?.lastStatus, edge?.lastClass];
+  };
+
+  it('is the failure that tripped it, and nothing when it closes and has recovered', () => {
+    const subject = new Subject();
+    const step = subject.trip(0);
+    expect(last(step, 'failing')).toEqual([503, 'http_503']);
+    expect(last(step, 'opened')).toEqual([503, 'http_503']);
+    subject.probe({ fail: 1, lastStatus: null, lastClass: 'connect_refused' });
+    subject.probe({ ok: 1 });
+    expect(last(subject.probe({ ok: 1 }), 'closed')).toEqual([null, null]);
+    const drained = subject.step(60, [{ edit: 'drained' }], { mode: 'shared', held: 0 });
+    expect(last(drained, 'recovered')).toEqual([null, null]);
+  });
+
+  it('is never an answer that was none: a batch that ended with a success names no failure', () => {
+    const mixed = { ok: 10, fail: 20, lastStatus: 200, lastClass: 'ok', deliveries: ['a'] };
+    expect(last(new Subject().step(0, [mixed]), 'failing')).toEqual([null, null]);
+    const known = new Subject();
+    known.step(0, [{ fail: 2, lastStatus: 500, lastClass: 'http_5xx' }]);
+    expect(last(known.step(5, [mixed]), 'failing')).toEqual([500, 'http_5xx']);
+    const stale = new Subject();
+    stale.step(0, [{ fail: 2, lastStatus: 500, lastClass: 'http_5xx' }]);
+    stale.step(10, [{ ok: 2 }]);
+    expect(last(stale.step(3_600, [mixed]), 'failing')).toEqual([null, null]); // not what it said an hour ago
+  });
+
+  it('is of the receiver as it is set now: an edit forgets it, and a 410 is its own', () => {
+    const subject = new Subject();
+    subject.step(0, [{ fail: 1, lastStatus: 500, lastClass: 'http_5xx' }]);
+    expect(subject.step(1, [{ edit: 'edit' }]).state).toMatchObject({ lastStatus: null, lastClass: null });
+    subject.step(2, [{ fail: 1, lastStatus: 500, lastClass: 'http_5xx' }]);
+    const gone = subject.step(3, [{ gone: true, neutral: 1, lastStatus: 200, lastClass: 'ok' }]);
+    expect(last(gone, 'disabled')).toEqual([410, 'http_410']);
+  });
+
+  it('counts of an earlier mode, too: it may be all that is known', () => {
+    const subject = new Subject();
+    subject.trip(0);
+    const step = subject.step(5, [{ epoch: 1, fail: 1, lastStatus: 504, lastClass: 'http_504' }]);
+    expect(step.state).toMatchObject({ lastStatus: 504, lastClass: 'http_504' });
   });
 });
 

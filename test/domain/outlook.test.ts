@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decide } from '../../src/domain/decide.ts';
+import type { EndpointStanding } from '../../src/domain/endpoint-wait.ts';
 import { type OutlookFacts, outlook, retrySchedule } from '../../src/domain/outlook.ts';
 import {
   DEFAULT_POLICY,
@@ -57,6 +58,11 @@ describe('the schedule of an endpoint', () => {
       { base: '1m', factor: 1, cap: '1m', jitter: 'none', deadline: '10m' },
       '10 attempts within 10 min: the second 1 min after the first, the longest wait up to 1 min.',
     ],
+    [
+      { schedule: ['1h', '1d', '1d'], deadline: '2h' },
+      '2 attempts within 2 h: the second 1 h to 1.1 h after the first. 2 more would come after the deadline.',
+    ],
+    [{ schedule: ['1d'], deadline: '1h' }, 'One attempt and no more. 1 more would come after the deadline.'],
   ])('%j is said in a sentence', (input, sentence) => {
     expect(retrySchedule(policyOf(input)).sentence).toBe(sentence);
   });
@@ -95,6 +101,13 @@ describe('the schedule of an endpoint', () => {
 });
 
 describe('the outlook of a delivery', () => {
+  const HEALTHY: EndpointStanding = {
+    state: 'active',
+    mode: 'shared',
+    health: 'closed',
+    probeAtMs: null,
+    pauseUntilMs: null,
+  };
   const facts = (change: Partial<OutlookFacts> = {}): OutlookFacts => ({
     state: 'retrying',
     n: 3,
@@ -107,6 +120,7 @@ describe('the outlook of a delivery', () => {
     nowMs: NOW,
     timeoutMs: 15_000,
     policy: DEFAULT_POLICY,
+    endpoint: HEALTHY,
     ...change,
   });
 
@@ -152,6 +166,64 @@ describe('the outlook of a delivery', () => {
     expect(outlook(facts({ state: 'sending', cancelRequested: true })).earliestMs).toBeNull();
   });
 
+  const END = '; gives up Thursday 3 Dec 14:00:00 UTC, or after 27 more attempts.';
+  it.each<[Partial<EndpointStanding>, string]>([
+    [{ state: 'paused', mode: 'pump' }, 'is paused until someone resumes it'],
+    [{ pauseUntilMs: NOW + HOUR, mode: 'pump' }, 'asked for a pause until Thursday 3 Dec 12:30:00 UTC'],
+    [
+      { health: 'open', mode: 'pump', probeAtMs: NOW + 60_000 },
+      'fails and is tried again Thursday 3 Dec 11:31:00 UTC with one delivery',
+    ],
+    [{ health: 'half_open', mode: 'pump' }, 'fails and is being tried with one delivery'],
+    [
+      { health: 'misconfigured', mode: 'pump', probeAtMs: NOW + HOUR },
+      'refuses everything and is tried again Thursday 3 Dec 12:30:00 UTC with one delivery, or at once when its settings change',
+    ],
+    [{ health: 'recovering', mode: 'pump' }, 'is recovering and gets what waits at a growing rate'],
+  ])('says what it waits for, and no time that won’t hold, while its endpoint is %j', (standing, which) => {
+    const endpoint = { ...HEALTHY, ...standing };
+    expect(outlook(facts({ state: 'held', endpoint }))).toEqual({
+      earliestMs: null,
+      latestMs: null,
+      sentence: `Waits for its endpoint, which ${which}${END}`,
+    });
+    expect(outlook(facts({ endpoint }))).toEqual({
+      earliestMs: NOW + 34 * 60_000,
+      latestMs: null,
+      sentence: `Attempt 4, Thursday 3 Dec 12:04:00 UTC at the earliest, waits for its endpoint, which ${which}${END}`,
+    });
+    expect(outlook(facts({ state: 'ready', dueMs: NOW, endpoint }))).toEqual({
+      earliestMs: null,
+      latestMs: null,
+      sentence: `Attempt 4 waits for its endpoint, which ${which}${END}`,
+    });
+    expect(outlook(facts({ state: 'sending', endpoint }))).toMatchObject({
+      latestMs: null,
+      sentence: expect.stringMatching(
+        /^Attempt 3 is under way; if it fails, attempt 4, .* waits for its endpoint/,
+      ),
+    });
+  });
+
+  it('keeps its time while its endpoint is merely full, and waits in turn when it is held', () => {
+    const endpoint: EndpointStanding = { ...HEALTHY, mode: 'pump' };
+    expect(outlook(facts({ endpoint }))).toEqual(outlook(facts()));
+    expect(outlook(facts({ state: 'held', endpoint })).sentence).toBe(
+      `Waits for its endpoint, which takes no more at a time and gets what waits in turn${END}`,
+    );
+  });
+
+  it('says that it ends with its endpoint when that is disabled or deleted, and nothing of it for a test send', () => {
+    const disabled: EndpointStanding = { ...HEALTHY, state: 'disabled' };
+    expect(outlook(facts({ endpoint: disabled })).sentence).toBe(
+      'Ends as cancelled in a moment: its endpoint is disabled.',
+    );
+    expect(outlook(facts({ state: 'sending', endpoint: { ...HEALTHY, state: 'deleted' } })).sentence).toBe(
+      'Ends with the answer to the attempt under way, delivered if that is a 2xx: its endpoint was deleted.',
+    );
+    expect(outlook(facts({ endpoint: null }))).toEqual(outlook(facts()));
+  });
+
   it('never promises an attempt from the deadline on', () => {
     const any = fc.record({
       state: fc.constantFrom('ready', 'sending', 'retrying', 'held' as const),
@@ -160,6 +232,15 @@ describe('the outlook of a delivery', () => {
       dueMs: fc.integer({ min: NOW - HOUR, max: NOW + 3 * HOUR }),
       resumeAtMs: fc.option(fc.integer({ min: NOW - HOUR, max: NOW + 3 * HOUR })),
       policy: fc.constantFrom(DEFAULT_POLICY, STANDARD_WEBHOOKS_POLICY),
+      endpoint: fc.option(
+        fc.record({
+          state: fc.constantFrom('active', 'paused', 'disabled', 'deleted' as const),
+          mode: fc.constantFrom('shared', 'pump' as const),
+          health: fc.constantFrom('closed', 'open', 'half_open', 'recovering', 'misconfigured' as const),
+          probeAtMs: fc.option(fc.integer({ min: NOW - HOUR, max: NOW + HOUR })),
+          pauseUntilMs: fc.option(fc.integer({ min: NOW - HOUR, max: NOW + HOUR })),
+        }),
+      ),
     });
     fc.assert(
       fc.property(any, (change) => {

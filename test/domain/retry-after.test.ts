@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseRetryAfter, RETRY_AFTER_CAP_SECONDS } from '../../src/domain/retry-after.ts';
+import { askedSeconds, parseRetryAfter, RETRY_AFTER_CAP_SECONDS } from '../../src/domain/retry-after.ts';
 
 interface CaseFile {
   readonly now: string;
@@ -47,4 +47,11 @@ test('the result is null or whole seconds between 0 and the cap, whatever is sen
 
 test('a two-digit year far ahead belongs to the past century', () => {
   expect(parseRetryAfter('Tuesday, 30-Nov-99 12:02:00 GMT', now)).toBe(0);
+});
+
+test('what was asked for is told without the cap', () => {
+  expect(askedSeconds(' 604800 ', now)).toBe(604_800);
+  expect(askedSeconds(new Date(now + 604_800_000).toUTCString(), now)).toBe(604_800);
+  expect(askedSeconds('next week', now)).toBeNull();
+  expect(parseRetryAfter('604800', now)).toBe(RETRY_AFTER_CAP_SECONDS);
 });

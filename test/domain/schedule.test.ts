@@ -15,7 +15,10 @@ const duration = (min: number, max: number) => fc.integer({ min, max }).map((ms)
 const anyPolicy: fc.Arbitrary<RetryPolicy> = fc
   .oneof(
     fc.constantFrom<object>({ preset: 'default' }, { preset: 'standard-webhooks' }),
-    fc.record({ schedule: fc.array(duration(10, 86_400_000), { minLength: 1, maxLength: 20 }) }),
+    fc.record({
+      schedule: fc.array(duration(10, 86_400_000), { minLength: 1, maxLength: 20 }),
+      deadline: fc.constant('30d'),
+    }),
     fc.record({
       base: duration(10, 60_000),
       cap: duration(60_000, 86_400_000),

@@ -2,7 +2,7 @@
 import { Webhook } from 'standardwebhooks';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { moveEndpoint } from '../../src/db/endpoint-states.ts';
-import { prepareEngine, type TestEngine, until } from '../support/engine.ts';
+import { ADMIN_KEY, prepareEngine, type TestEngine, until } from '../support/engine.ts';
 import { startReceiver, type TestReceiver } from '../support/receiver.ts';
 import { enqueueMany, seedEndpoint, seedTenant } from '../support/seed.ts';
 import { startSmtp, type TestSmtp } from '../support/smtp.ts';
@@ -70,6 +70,11 @@ describe('an operator endpoint', () => {
       last_status: 503,
       last_class: 'http_503',
     });
+    // Good news names no failure: the last answer was a success.
+    for (const type of ['closed', 'recovered']) {
+      const { data } = told.find((event) => event.type === `posthaste.endpoint.${type}`)!;
+      expect(Object.keys(data).filter((field) => field.startsWith('last_'))).toEqual([]);
+    }
     expect(Date.parse(failing.data.next_probe_at as string)).toBeGreaterThan(
       Date.parse(failing.data.since as string),
     );
@@ -116,6 +121,30 @@ describe('an operator endpoint', () => {
     );
     expect(events.rowCount).toBe(0);
   });
+});
+
+it('what operators do is counted among the edges, once, by whatever way it came', async () => {
+  const counted = await prepareEngine();
+  const { url } = await counted.start(['api', 'relay', 'worker']);
+  const edges = async (): Promise<Record<string, number>> => {
+    const text = await (await fetch(`${url}/metrics`)).text();
+    const lines = text.matchAll(/^posthaste_endpoint_edges_total\{edge="(\w+)",by="operator"\} (\d+)$/gm);
+    return Object.fromEntries([...lines].map(([, edge, count]) => [edge, Number(count)]));
+  };
+  await seedTenant(counted.db, 'acme');
+  const { id } = await seedEndpoint(counted.db, 'acme', { url: operators.url });
+  const move = (to: string) =>
+    fetch(`${url}/v1/tenants/acme/endpoints/${id}/${to}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${ADMIN_KEY}` },
+    });
+  await move('pause');
+  await move('pause'); // it is: no edge
+  await moveEndpoint(counted.db, null, id, 'resume'); // as from Temporal
+  await move('disable');
+  await move('enable');
+  const all = await until(edges, ({ enabled }) => enabled !== undefined);
+  expect(all).toEqual({ paused: 1, resumed: 1, disabled: 1, enabled: 1 });
 });
 
 it('a deleted operators’ tenant takes no events and holds up nobody’s health', async () => {

@@ -89,6 +89,26 @@ describe('a test send', () => {
     await receiver.close();
   });
 
+  it('that fails says why in the words of every attempt, and not that attempts are used up', async () => {
+    const answers = [{ status: 503, headers: { 'retry-after': '3600' } }, { status: 401 }, { status: 410 }];
+    const { receiver, test } = await subject((_request, n) => answers[n]!, {
+      policy: { retry_4xx: false },
+    });
+    const [asked, refused, gone] = [await test(), await test(), await test()].map(({ json }) => json.attempt);
+    expect(asked).toMatchObject({
+      rule: 'test',
+      error: expect.stringContaining('503'),
+      own_next_attempt_at: expect.any(String),
+      retry_after_seconds: 3_600,
+      why: expect.stringMatching(
+        /^A test is tried once; Retry-After asked for 3600 s; its own schedule said \w+day .* UTC\.$/,
+      ),
+    });
+    expect(refused).toMatchObject({ rule: 'not_retried', why: 'This outcome is not retried.' });
+    expect(gone).toMatchObject({ rule: 'gone', why: 'The receiver says that the endpoint is gone.' });
+    await receiver.close();
+  });
+
   it('of an endpoint that fails is a result: never repeated, no dead letter, nothing for the breaker', async () => {
     const { tenant, receiver, id, test } = await subject(() => ({
       status: 503,
@@ -102,6 +122,7 @@ describe('a test send', () => {
       decision: 'dead',
       next_attempt_at: null,
       response: { status: 503, body: 'no' },
+      rule: 'test',
     });
     expect(receiver.requests).toHaveLength(22);
     expect((await call('GET', `/v1/tenants/${tenant}/dead-letters`)).json.data).toEqual([]);

@@ -65,7 +65,7 @@ it('when what was known to be good can be reached, each of them trips', async ()
   );
   expect(await frozen()).toBe('0');
   expect(await count(`endpoint_state where mode = 'pump'`)).toBe(FAILING);
-  expect(await metrics()).toContain(`posthaste_endpoint_edges_total{edge="opened"} ${FAILING}`);
+  expect(await metrics()).toContain(`posthaste_endpoint_edges_total{edge="opened",by="health"} ${FAILING}`);
   expect(await metrics()).toContain('posthaste_endpoints{health="open"} ');
   const shards = Array.from({ length: 16 }, (_, shard) => shard);
   const { closed, ...ill } = await countEndpoints(db, shards);

@@ -2,7 +2,12 @@
 import { Client, Connection } from '@temporalio/client';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { moveEndpoint } from '../../src/db/endpoint-states.ts';
-import { deliveryWorkflowId, type EndpointReport, endpointWorkflowId } from '../../src/workflows/contract.ts';
+import {
+  type DeliveryState,
+  deliveryWorkflowId,
+  type EndpointReport,
+  endpointWorkflowId,
+} from '../../src/workflows/contract.ts';
 import { prepareEngine, type TestEngine, until } from '../support/engine.ts';
 import { keepHistory } from '../support/histories.ts';
 import { startReceiver } from '../support/receiver.ts';
@@ -119,7 +124,7 @@ describe.concurrent('endpoint/<id>', () => {
     await receiver.close();
   });
 
-  it('has the deliveries of sleeping workflows sent, which end by reading their rows', async () => {
+  it('has the deliveries of sleeping workflows sent, which name no time while held and end by reading their rows', async () => {
     await seedTenant(engine.db, 'released');
     const receiver = await startReceiver({ respond: (_request, n) => ({ status: n === 0 ? 500 : 200 }) });
     const { id } = await seedEndpoint(engine.db, 'released', {
@@ -137,9 +142,15 @@ describe.concurrent('endpoint/<id>', () => {
       await engine.db.query(`select delivery, workflow from posthaste.work where tenant = 'released'`)
     ).rows[0];
     expect(row.workflow).toBe(true);
+    const sleeper = client.workflow.getHandle(deliveryWorkflowId(row.delivery));
+    const shown = await until(
+      () => sleeper.query<DeliveryState>('state'),
+      ({ state }) => state === 'held',
+    );
+    expect(shown).toMatchObject({ attempts: 1, nextAttemptAt: null });
     await moveEndpoint(engine.db, 'released', id, 'resume');
     await receiver.waitFor(2);
-    expect(await client.workflow.getHandle(deliveryWorkflowId(row.delivery)).result()).toEqual({
+    expect(await sleeper.result()).toEqual({
       state: 'delivered',
       attempts: 2,
     });

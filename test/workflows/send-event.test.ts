@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { bundleWorkflowCode, DefaultLogger, NativeConnection, Worker } from '@temporalio/worker';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { makeTest } from '../../src/db/tests.ts';
 import { createSendEventActivity, type SendEventOptions } from '../../src/temporal-client/activity.ts';
 import type { SendEventInput, SendEventResult, SendEventWorkflow } from '../../src/temporal-client/index.ts';
 import { ADMIN_KEY, prepareEngine, type TestEngine, until } from '../support/engine.ts';
@@ -84,6 +85,20 @@ describe('sendEvent', () => {
     expect(JSON.stringify(await handle.fetchHistory())).not.toContain(
       Buffer.from('s3cret').toString('base64').slice(0, 6),
     );
+  }, 60_000);
+
+  it('answers an object also when nobody subscribed, and for the event of a test send', async () => {
+    await seedTenant(engine.db, 'alone');
+    const inline = await (await start('alone-1', { tenant: 'alone', type: 'a.b', data: 1 })).result();
+    expect(inline).toEqual({ event: expect.any(String), deliveries: [] });
+    const followed = await start('alone-2', { tenant: 'alone', eventId: inline.event });
+    expect(await followed.result()).toEqual(inline);
+    const { id } = await seedEndpoint(engine.db, 'alone', { url: `${receiver.url}/alone` });
+    const test = { tenant: 'alone', endpoint: id, type: 'a.b', body: Buffer.from('{}'), slackMs: 1_000 };
+    const made = await makeTest(engine.db, test);
+    if (made.outcome !== 'made') throw new Error(made.outcome);
+    const tested = await start('alone-3', { tenant: 'alone', eventId: made.event });
+    expect(await tested.result()).toEqual({ event: made.event, deliveries: [made.delivery] });
   }, 60_000);
 
   it('fails at once when the event can’t be sent', async () => {
@@ -181,6 +196,48 @@ describe('a user’s own worker', () => {
     },
     60_000,
   );
+
+  it.each([
+    ['the database', () => ({ databaseUrl: engine.config.databaseUrl })],
+    ['the API', () => ({ apiUrl: url, key: ADMIN_KEY })],
+  ])(
+    'is answered an event without deliveries when nobody subscribed, through %s',
+    async (name, options) => {
+      const tenant = `nobody-${name.replaceAll(' ', '-')}`;
+      await seedTenant(engine.db, tenant);
+      const results = await run<typeof payByActivity>(
+        await createNamespace(),
+        'payByActivity',
+        [tenant, '1'],
+        options(),
+      );
+      expect(results).toEqual([
+        { event: expect.any(String), deliveries: [] },
+        { event: 'shipped-1', deliveries: [] },
+      ]);
+    },
+    60_000,
+  );
+
+  it('is answered all deliveries through the API, also more than an event shows', async () => {
+    await seedTenant(engine.db, 'many');
+    const endpoints = Array.from({ length: 205 }, (_, n) => ({
+      url: `${receiver.url}/many/${n}`,
+      types: ['order.shipped'],
+    }));
+    await Promise.all(endpoints.map((endpoint) => seedEndpoint(engine.db, 'many', endpoint)));
+    const [, shipped] = await run<typeof payByActivity>(
+      await createNamespace(),
+      'payByActivity',
+      ['many', '1'],
+      {
+        apiUrl: url,
+        key: ADMIN_KEY,
+      },
+    );
+    expect(shipped!.deliveries).toHaveLength(205);
+    expect(shipped!.deliveries).toEqual(await deliveriesOf('many'));
+  }, 60_000);
 
   it('is told for good what the API refuses', async () => {
     const failed = run<typeof payByActivity>(await createNamespace(), 'payByActivity', ['nobody', '1'], {
