@@ -226,10 +226,10 @@ const WAYS: Record<string, Behaviour> = {
   garbage: { kind: 'garbage' },
 };
 
-const storm: Scenario = {
-  id: 'S6c',
-  title: '30 % of 1,000 endpoints fail for 3 minutes',
-  what: '1,000 events/s over 1,000 endpoints; for 180 s 300 of them fail, each in its own way: refused, reset, 500, 503 with Retry-After, hanging, a byte at a time, bytes that are not HTTP. Then all are well; `undelivered` is what is not there 300 s later. `ratio_p99` is the p99 of the healthy while the others fail over the one before, `throughput_share` their deliveries per second likewise; `calls_per_s` are Temporal starts and signals while they fail.',
+const storm = (id: string, rate: number): Scenario => ({
+  id,
+  title: `30 % of 1,000 endpoints fail, ${rate} events/s`,
+  what: `${rate} events/s over 1,000 endpoints; for 180 s 300 of them fail, each in its own way: refused, reset, 500, 503 with Retry-After, hanging, a byte at a time, bytes that are not HTTP. Then all are well; 'undelivered' is what is not there 300 s later. 'ratio_p99' is the p99 of the healthy while the others fail over the one before, 'throughput_share' their deliveries per second likewise; 'calls_per_s' are Temporal starts and signals while they fail.`,
   async run(bench) {
     const well = 700;
     const perWay = 43;
@@ -241,13 +241,13 @@ const storm: Scenario = {
     const app = await bench.start();
     const tenants = mix(healthy, sick);
     const [before, down, after] = [bench.seconds(30), bench.seconds(180, 20), bench.seconds(60)];
-    await bench.publish(app, { tenants, bytes: 1_000, rate: 1_000, seconds: 6 });
+    await bench.publish(app, { tenants, bytes: 1_000, rate, seconds: 6 });
     await bench.quiet(15_000);
     const began = nowMs();
     const publishing = bench.publish(app, {
       tenants,
       bytes: 1_000,
-      rate: 1_000,
+      rate,
       seconds: before + down + after,
     });
     await sleep(before * 1_000);
@@ -292,7 +292,7 @@ const storm: Scenario = {
       },
     };
   },
-};
+});
 
 const calls = ({ requests }: Snapshot): number =>
   ['StartWorkflowExecution', 'SignalWithStartWorkflowExecution', 'SignalWorkflowExecution'].reduce(
@@ -349,4 +349,12 @@ const killed: Scenario = {
   },
 };
 
-export const faultScenarios = [hanging, outage, limited, sporadic, storm, killed];
+export const faultScenarios = [
+  hanging,
+  outage,
+  limited,
+  sporadic,
+  storm('S6c', 1_000),
+  storm('S6c-300', 300),
+  killed,
+];

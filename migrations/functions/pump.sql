@@ -25,6 +25,22 @@ begin
   end if;
 end $$;
 
+-- What a pump waits for, and until when (null: an answer), of an endpoint whose permits are p_tokens.
+create or replace function posthaste.pump_wait(s posthaste.endpoint_state, p_tokens real, p_now timestamptz, out status text, out until timestamptz)
+language plpgsql stable as $$
+begin
+  if s.pause_until > p_now then
+    status := 'waiting'; until := s.pause_until;
+  elsif s.probe_at > p_now then
+    status := case when s.probe_at = 'infinity' then 'pumping' else 'waiting' end;
+    until := nullif(s.probe_at, 'infinity');
+  else
+    status := 'pumping';
+    -- Out of tokens: when there will be one. Out of slots: when an answer comes.
+    if p_tokens < 1 then until := p_now + (1 - p_tokens) / least(s.rate, s.rate_limit) * interval '1 second'; end if;
+  end if;
+end $$;
+
 -- claim_pump: what the one pump of an endpoint in mode pump may send now. It picks the rows itself: newest traffic
 -- first with the endpoint's catch_up_share always for the backlog, there by deadline, replays last. Grants as above.
 -- Renews the pump's lease. With little left to do it ends the mode instead: what is held becomes ready.
@@ -54,6 +70,22 @@ declare
   v_oldest timestamptz;
   v_taken int;
 begin
+  -- Most looks of most pumps find nothing to grant. They take no lock and write nothing, so they wait for no disk.
+  v_now := clock_timestamp();
+  select x.* into s from posthaste.endpoint_state x where x.endpoint = p_endpoint;
+  if s.mode = 'pump' and s.pump_token = p_pump and s.pump_until > v_now + p_lease / 2 then
+    select * into p from posthaste.permits(s, v_now);
+    if p.slots < 1 and exists (select 1 from posthaste.work w where w.endpoint = p_endpoint and w.held_deadline is not null) then
+      select e.state, e.revision into v_state, revision from posthaste.endpoints e where e.id = p_endpoint;
+      if v_state = 'active' then
+        epoch := s.epoch;
+        health := s.health;
+        select z.status, z.until into status, until from posthaste.pump_wait(s, p.tokens, v_now) z;
+        return;
+      end if;
+    end if;
+  end if;
+
   select x.* into s from posthaste.endpoint_state x where x.endpoint = p_endpoint for update;
   if not found then status := 'off'; return; end if;
   v_now := clock_timestamp();
@@ -94,15 +126,8 @@ begin
   v_take := least(p.slots, p_limit);
   if v_count = 0 then
     status := 'idle';
-  elsif s.pause_until > v_now then
-    status := 'waiting'; until := s.pause_until;
-  elsif s.probe_at > v_now then
-    status := case when s.probe_at = 'infinity' then 'pumping' else 'waiting' end;
-    until := nullif(s.probe_at, 'infinity');
   else
-    status := 'pumping';
-    -- Out of tokens: when there will be one. Out of slots: when an answer comes.
-    if p.tokens < 1 then until := v_now + (1 - p.tokens) / least(s.rate, s.rate_limit) * interval '1 second'; end if;
+    select z.status, z.until into status, until from posthaste.pump_wait(s, p.tokens, v_now) z;
   end if;
 
   v_backlog := floor((s.pumped + v_take) * s.catch_up_share::float8) - floor(s.pumped * s.catch_up_share::float8);

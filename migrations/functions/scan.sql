@@ -32,11 +32,14 @@ language sql volatile as $$
 $$;
 
 -- Rows past their scan_at by what they need: 'finish' (deadline passed, cancelled, endpoint gone), 'hold' (waits for its
--- endpoint), 'wake' (its workflow should have acted), 'test', or a group on their lane.
-create or replace function posthaste.scan_due(p_shards int[], p_limit int)
+-- endpoint), 'wake' (its workflow should have acted), 'test', or a group on their lane; and of those being sent, 'later'
+-- (scan_later) or 'reap' (the claim ran out more than p_grace ago).
+drop function if exists posthaste.scan_due(int[], int);
+create or replace function posthaste.scan_due(p_shards int[], p_grace interval, p_limit int)
 returns table (need text, rows bigint, oldest timestamptz) language sql stable as $$
   select x.need, count(*), min(x.scan_at) from (
     select w.scan_at, case
+      when w.state = 'sending' then case when w.claim_until + p_grace > clock_timestamp() then 'later' else 'reap' end
       when w.deadline <= clock_timestamp() or w.cancel_requested or e.state = 'deleted'
         or (w.kind <> 'test' and (e.state = 'disabled' or w.queued_at <= e.cancel_before)) then 'finish'
       when w.kind = 'test' then 'test' -- scan_tests
@@ -44,7 +47,7 @@ returns table (need text, rows bigint, oldest timestamptz) language sql stable a
       when w.workflow then 'wake'
       else w.lane end as need
     from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint join posthaste.endpoint_state s on s.endpoint = w.endpoint
-    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state in ('ready', 'retrying', 'held')
+    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp()
     order by w.scan_at limit p_limit
   ) x group by x.need
 $$;

@@ -29,6 +29,8 @@ const TOKEN_PAUSE_MS = 250;
 const CROWD = 50;
 /** A bucket holds a second's tokens at the least; waiting longer would waste some. */
 const MOST_PAUSE_MS = 800;
+/** What a pump waits for may change (an edit, a better rate): it looks again after this. */
+const CHANGE_MS = 1_000;
 /** Every slot is taken: an answer wakes the pump, and this is only for what was sent before it came. */
 const FULL_MS = 1_000;
 /** Freed slots are collected for this long before they are claimed. */
@@ -134,7 +136,9 @@ async function runAlone(
     if (answer.until === null && claims.length >= room) continue;
     const full = answer.until === null && answer.status === 'pumping' && claims.length === 0;
     if (full && answered > before) continue; // a slot was freed while this claim was asked for
-    await pause(full ? FULL_MS : Math.min(Math.max(leastPause(answer.until === null), waitMs), 1_000));
+    await pause(
+      full ? FULL_MS : Math.min(Math.max(leastPause(answer.until === null), waitMs), CHANGE_MS * crowded()),
+    );
     if (under.size > 0) await new Promise((resolve) => setTimeout(resolve, SLOT_PAUSE_MS));
   }
   await Promise.allSettled(under);
@@ -148,8 +152,10 @@ async function runAlone(
   return run;
 }
 
+const crowded = (): number => Math.min(4, Math.max(1, pumps / CROWD));
+
 function leastPause(idle: boolean): number {
-  return Math.min((idle ? POLL_MS : TOKEN_PAUSE_MS) * Math.max(1, pumps / CROWD), MOST_PAUSE_MS);
+  return Math.min((idle ? POLL_MS : TOKEN_PAUSE_MS) * crowded(), MOST_PAUSE_MS);
 }
 
 /** Starts the requests of granted claims; each promise resolves when its attempt is recorded. */

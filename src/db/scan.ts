@@ -1,7 +1,17 @@
 /** The scanner's statements (migrations/functions/scan.sql). All bounded, all safe to repeat. */
 import type { Db } from './pool.ts';
 
-export type Need = 'finish' | 'hold' | 'wake' | 'test' | 'first' | 'retry' | 'held' | 'bulk';
+export type Need =
+  | 'finish'
+  | 'hold'
+  | 'wake'
+  | 'test'
+  | 'later'
+  | 'reap'
+  | 'first'
+  | 'retry'
+  | 'held'
+  | 'bulk';
 
 export interface ScannedDelivery {
   delivery: string;
@@ -15,12 +25,13 @@ export interface ScannedDelivery {
 export async function scanDue(
   db: Db,
   shards: readonly number[],
+  graceMs: number,
   limit: number,
 ): Promise<{ need: Need; rows: number }[]> {
   const result = await db.query({
     name: 'scan_due',
-    text: 'select need, rows from posthaste.scan_due($1, $2)',
-    values: [shards, limit],
+    text: `select need, rows from posthaste.scan_due($1, $2 * interval '1 millisecond', $3)`,
+    values: [shards, graceMs, limit],
   });
   return result.rows;
 }

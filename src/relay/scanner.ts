@@ -84,15 +84,21 @@ export function createScanner(options: ScannerOptions): Scanner {
     await dissolve(db, shards, null, REAP_GRACE_MS);
     touched();
     if (starter.available()) await startTests(shards);
-    await scanLater(db, shards, REAP_GRACE_MS, LIMIT);
-    if (contactSince !== null && performance.now() - contactSince >= REAP_GRACE_MS) {
+    const due = new Map((await scanDue(db, shards, REAP_GRACE_MS, LIMIT)).map((row) => [row.need, row.rows]));
+    const all = [...due.values()].reduce((sum, rows) => sum + rows, 0) >= LIMIT; // there may be more of any need
+    let more = false;
+    if (all || due.has('later')) await scanLater(db, shards, REAP_GRACE_MS, LIMIT);
+    if (
+      (all || due.has('reap')) &&
+      contactSince !== null &&
+      performance.now() - contactSince >= REAP_GRACE_MS
+    ) {
       for (const { delivery, n } of await reap(db, shards, REAP_GRACE_MS, LIMIT)) {
         log.warn({ delivery, attempt: n, class: 'worker_lost' }, 'attempt.unknown');
         options.onReaped?.(delivery);
+        more = true; // they are due at once
       }
     }
-    let more = false;
-    const due = new Map((await scanDue(db, shards, LIMIT)).map((row) => [row.need, row.rows]));
     if (due.has('finish')) more = (await finishDue(shards)) || more;
     if (due.has('hold')) {
       await scanHold(db, shards, LIMIT);
