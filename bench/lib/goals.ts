@@ -100,6 +100,28 @@ export const GOALS: readonly Goal[] = [
   },
   { figure: 'S6b undelivered', goal: '0', measure: take('S6b', 'lost'), good: atMost(0), unit: '' },
   {
+    figure: 'S6c healthy p99, over the one before',
+    goal: '≤ 2 ×',
+    measure: take('S6c', 'ratio_p99'),
+    good: atMost(2),
+    unit: '×',
+  },
+  {
+    figure: 'S6c healthy deliveries/s, of those before',
+    goal: '≥ 80 %',
+    measure: take('S6c', 'throughput_share'),
+    good: atLeast(0.8),
+    unit: '%',
+  },
+  { figure: 'S6c undelivered', goal: '0', measure: take('S6c', 'undelivered'), good: atMost(0), unit: '' },
+  {
+    figure: 'S8 p95 of the small tenant beside the burst, over the one alone',
+    goal: '≤ 2 ×',
+    measure: take('S8', 'ratio_p95'),
+    good: atMost(2),
+    unit: '×',
+  },
+  {
     figure: 'S3 deliveries/s, of S1b',
     goal: '≥ 100 %',
     measure: over('S3', 'S1b', 'deliveries_per_s'),

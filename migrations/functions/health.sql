@@ -7,7 +7,7 @@ drop function if exists posthaste.health_due(int[], int);
 create function posthaste.health_due(p_shards int[], p_limit int)
 returns table (
   endpoint text, tenant text, url text, version bigint, memory jsonb, facts json, ids bigint[], more boolean,
-  epoch int, mode text, health text, oks bigint, send_rate real, recent_rate real, last_success_at timestamptz, pause_until timestamptz, cap int,
+  epoch int, mode text, health text, oks bigint, send_rate real, recent_rate real, arrival_rate real, last_success_at timestamptz, pause_until timestamptz, cap int,
   timeout_ms int, operator text, revision int, fails_in_row int, held int, now_ms float8
 ) language sql stable as $$
   with news as materialized (
@@ -25,6 +25,9 @@ returns table (
     s.epoch, s.mode, s.health, s.oks,
     (s.send_rate * exp(greatest(-40, -extract(epoch from clock_timestamp() - s.send_rate_at)::float8 / 30)))::real,
     (s.recent_rate * exp(greatest(-40, -extract(epoch from clock_timestamp() - s.send_rate_at)::float8 / 2)))::real,
+    case when s.mode = 'pump' then (select count(*) / 10.0 from (
+      select from posthaste.work w where w.endpoint = s.endpoint and w.held_deadline is not null and w.lane <> 'bulk'
+        and w.delivery >= 'dlv_' || posthaste.id_time(clock_timestamp() - interval '10 seconds') limit 5000) x) else 0 end::real,
     s.last_success_at, s.pause_until, s.cap, e.timeout_ms, e.state, e.revision, s.fails_in_row,
     case when s.mode = 'pump' then (select count(*)::int from (select from posthaste.work w where w.endpoint = s.endpoint and w.held_deadline is not null limit 1000) x) else 0 end,
     floor(extract(epoch from clock_timestamp()) * 1000)

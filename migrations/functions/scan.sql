@@ -2,7 +2,8 @@
 -- (src/relay/scanner.ts). All are bounded by p_limit and may be repeated at will.
 
 -- Sending rows that were looked at too early wait for the end of their claim; the reaper takes them from there.
-create or replace function posthaste.scan_later(p_shards int[], p_grace interval, p_limit int) returns bigint language sql volatile as $$
+create or replace function posthaste.scan_later(p_shards int[], p_grace interval, p_limit int) returns bigint language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   with early as (
     select w.delivery from posthaste.work w
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state = 'sending' and w.claim_until + p_grace > clock_timestamp()
@@ -17,7 +18,8 @@ $$;
 -- Groups whose activity stopped renewing them (or that close): members become rows alone, due for the scanner.
 -- p_ids null: every group of these shards past its alive_until.
 create or replace function posthaste.dissolve(p_shards int[], p_ids text[], p_grace interval) returns table (id text, members bigint)
-language sql volatile as $$
+language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   with dead as (
     delete from posthaste.dispatches d
     where case when p_ids is null then d.shard = any (p_shards) and d.alive_until <= clock_timestamp() else d.id = any (p_ids) end
@@ -36,7 +38,8 @@ $$;
 -- (scan_later) or 'reap' (the claim ran out more than p_grace ago).
 drop function if exists posthaste.scan_due(int[], int);
 create or replace function posthaste.scan_due(p_shards int[], p_grace interval, p_limit int)
-returns table (need text, rows bigint, oldest timestamptz) language sql stable as $$
+returns table (need text, rows bigint, oldest timestamptz) language sql stable
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   select x.need, count(*), min(x.scan_at) from (
     select w.scan_at, case
       when w.state = 'sending' then case when w.claim_until + p_grace > clock_timestamp() then 'later' else 'reap' end
@@ -53,7 +56,8 @@ returns table (need text, rows bigint, oldest timestamptz) language sql stable a
 $$;
 
 create or replace function posthaste.scan_finish(p_shards int[], p_limit int)
-returns table (delivery text, workflow boolean) language plpgsql volatile as $$
+returns table (delivery text, workflow boolean) language plpgsql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 begin
   return query select f.delivery, f.workflow from posthaste.finish(array(
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint
@@ -66,7 +70,8 @@ end $$;
 -- Deliveries whose own workflow is late: to be signalled (and started if it vanished). After two looks in vain the
 -- row no longer counts on a workflow and waits for a group instead.
 create or replace function posthaste.scan_wake(p_shards int[], p_limit int)
-returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile as $$
+returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   with late as (
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.workflow and w.state in ('ready', 'retrying')
@@ -81,7 +86,8 @@ $$;
 
 -- One group of up to p_limit due rows of a lane, oldest first.
 create or replace function posthaste.regroup(p_shards int[], p_lane text, p_dispatch text, p_limit int, p_alive interval) returns bigint
-language sql volatile as $$
+language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   with due as (
     select w.delivery, w.shard from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = p_lane and w.state in ('ready', 'retrying') and w.kind <> 'test'
@@ -101,7 +107,7 @@ drop function if exists posthaste.regroup_held(int[], text, text[], int, interva
 
 -- Due rows whose endpoint is in mode pump wait for the pump; held ones are looked at again at their deadline.
 create or replace function posthaste.scan_hold(p_shards int[], p_limit int) returns bigint language plpgsql volatile
-set enable_seqscan = off set jit = off as $$
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   v_found text[];
   v_held bigint;
@@ -125,7 +131,8 @@ end $$;
 -- Endpoints in mode pump that have something to send, may send it now, and have nobody at it; and those that have
 -- nothing to wait for, which only need somebody to end the mode. Each is promised to the caller for ten seconds.
 create or replace function posthaste.scan_pumps(p_shards int[], p_limit int)
-returns table (endpoint text, tenant text, workflow boolean) language sql volatile as $$
+returns table (endpoint text, tenant text, workflow boolean) language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   with due as (
     select s.endpoint, s.tenant from posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint and e.state = 'active'
     where s.shard = any (p_shards) and s.mode = 'pump' and s.pump_until < clock_timestamp() and s.pause_until <= clock_timestamp()
@@ -142,7 +149,8 @@ $$;
 
 -- Endpoints in mode pump that nobody shows yet: to get a workflow of their own, within the budget.
 create or replace function posthaste.adopt_pumps(p_shards int[], p_limit int)
-returns table (endpoint text, tenant text) language sql volatile as $$
+returns table (endpoint text, tenant text) language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   with bare as (
     select s.endpoint, s.tenant, s.shard from posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint and e.state in ('active', 'paused')
     where s.shard = any (p_shards) and s.mode = 'pump'
@@ -157,7 +165,8 @@ returns table (endpoint text, tenant text) language sql volatile as $$
 $$;
 
 -- A group of pumps, for endpoints beyond the budget of workflows.
-create or replace function posthaste.group_pumps(p_dispatch text, p_endpoints text[], p_alive interval) returns void language sql volatile as $$
+create or replace function posthaste.group_pumps(p_dispatch text, p_endpoints text[], p_alive interval) returns void language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   insert into posthaste.dispatches (id, shard, lane, endpoints, members, alive_until)
   select p_dispatch, min(s.shard), 'held', p_endpoints, cardinality(p_endpoints), clock_timestamp() + p_alive
   from posthaste.endpoint_state s where s.endpoint = any (p_endpoints)
@@ -165,7 +174,8 @@ $$;
 
 -- Due rows without a workflow get one of their own (within the living budget; always with POSTHASTE_GROUPING=never).
 create or replace function posthaste.scan_adopt(p_shards int[], p_lanes text[], p_limit int, p_alive interval)
-returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile as $$
+returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   with due as (
     select w.delivery from posthaste.work w join posthaste.endpoints e on e.id = w.endpoint and e.state not in ('disabled', 'deleted') and w.queued_at > e.cancel_before
     where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.lane = any (p_lanes) and w.state in ('ready', 'retrying') and w.kind <> 'test'
@@ -178,7 +188,8 @@ returns table (delivery text, generation int, tenant text, endpoint text, event 
 $$;
 
 -- Endpoints whose workflow has ended without saying so (terminated, a wiped namespace) and that need none any more.
-create or replace function posthaste.scan_disown(p_shards int[]) returns bigint language sql volatile as $$
+create or replace function posthaste.scan_disown(p_shards int[]) returns bigint language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   with over as (
     update posthaste.endpoint_health h set workflow = false
     from posthaste.endpoint_state s join posthaste.endpoints e on e.id = s.endpoint

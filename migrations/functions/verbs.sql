@@ -1,5 +1,8 @@
 -- The four verbs: claim, record, give back, reap (a pump claims by pump.sql). Nothing is sent without a claim.
 --
+-- Statements are planned once per connection, often while `work` is all but empty, and then meet a burst: a join that
+-- reads the whole table looks as cheap as one by key. So joins are by key, or not at all (enable_*).
+--
 -- Every function here locks the endpoint_state rows it needs in id order first, then changes rows with statements
 -- whose snapshot is younger than that lock and whose WHERE repeats what is expected. Whoever changes the token, n,
 -- state or generation of a work row holds the lock of its endpoint; scan_at, dispatch and lane may change without.
@@ -23,42 +26,53 @@ $$;
 drop function if exists posthaste.claim(text[], int[], int[]);
 create function posthaste.claim(p_deliveries text[], p_generations int[], p_ns int[])
 returns table (delivery text, verdict text, token bigint, n int, until timestamptz, epoch int, revision int)
-language plpgsql set enable_seqscan = off set jit = off as $$
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   v_token bigint := nextval('posthaste.claim_tokens');
-  v_locked text[];
+  v_locked text[]; -- sorted; the arrays below have an element for each
+  v_modes text[];
+  v_epochs int[];
+  v_slots int[];
+  v_bulk_slots int[];
+  v_test_slots int[];
+  v_tokens real[];
   v_now timestamptz;
 begin
   v_locked := posthaste.lock_endpoints(array(select distinct w.endpoint from posthaste.work w where w.delivery = any (p_deliveries)));
   v_now := clock_timestamp();
+  select array_agg(s.mode order by s.endpoint), array_agg(s.epoch order by s.endpoint), array_agg(p.slots order by s.endpoint),
+    -- Replays leave a quarter of the slots to live traffic.
+    array_agg(least(p.slots, greatest(0, s.cap - s.cap / 4 - s.in_flight)) order by s.endpoint),
+    array_agg(1 - s.test_in_flight order by s.endpoint), array_agg(p.tokens order by s.endpoint)
+  into v_modes, v_epochs, v_slots, v_bulk_slots, v_test_slots, v_tokens
+  from posthaste.endpoint_state s, posthaste.permits(s, v_now) p where s.endpoint = any (v_locked);
   return query
-  with gates as materialized (
-    select s.endpoint, s.mode, s.epoch, 1 - s.test_in_flight as test_slots, p.slots, p.tokens,
-      -- Replays leave a quarter of the slots to live traffic.
-      least(p.slots, greatest(0, s.cap - s.cap / 4 - s.in_flight)) as bulk_slots
-    from posthaste.endpoint_state s, posthaste.permits(s, v_now) p where s.endpoint = any (v_locked)
-  ), seen as materialized (
+  with seen as materialized (
     -- A test send asks for its own slot, whatever the state of the endpoint.
-    select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.due_at, w.claim_until, g.epoch, e.revision, e.timeout_ms, w.kind = 'test' as test,
-      case when w.kind = 'test' then g.test_slots when w.lane = 'bulk' then g.bulk_slots else g.slots end as slots,
+    select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.due_at, w.claim_until, v_epochs[g.at] as epoch, e.revision, e.timeout_ms,
+      w.kind = 'test' as test, v_tokens[g.at] as tokens,
+      case when w.kind = 'test' then v_test_slots[g.at] when w.lane = 'bulk' then v_bulk_slots[g.at] else v_slots[g.at] end as slots,
       case
         when w.delivery is null then 'gone'
         when w.generation <> a.generation then 'stale'
         when w.state = 'sending' then 'busy'
         when w.n <> a.n then 'stale'
-        when g.endpoint is null then 'later'
+        when g.at is null then 'later'
         when w.cancel_requested then 'cancelled'
         when e.state = 'deleted' or (w.kind <> 'test' and (e.state = 'disabled' or w.queued_at <= e.cancel_before)) then 'disabled'
         when w.deadline <= v_now then 'expired'
         when w.due_at > v_now then 'early'
-        when g.mode = 'pump' and w.kind <> 'test' then 'held'
+        when v_modes[g.at] = 'pump' and w.kind <> 'test' then 'held'
       end as refusal,
       a.ord
     from unnest(p_deliveries, p_generations, p_ns) with ordinality a (delivery, generation, n, ord)
     left join posthaste.work w on w.delivery = a.delivery
     left join posthaste.endpoints e on e.id = w.endpoint
-    left join gates g on g.endpoint = w.endpoint
-  ), ranked as (
+    -- By binary search; null for an endpoint that the first look did not see.
+    left join lateral (
+      select i.at from width_bucket(w.endpoint, v_locked) i (at) where v_locked[i.at] = w.endpoint
+    ) g on true
+  ), ranked as materialized (
     select s.*, row_number() over (partition by s.endpoint, s.test order by s.slots desc, s.ord) as rank from seen s where s.refusal is null
   ), moved as (
     update posthaste.work w
@@ -67,7 +81,7 @@ begin
     from ranked r
     where r.rank <= r.slots and w.delivery = r.delivery and w.generation = r.generation and w.n = r.asked_n
       and w.state in ('ready', 'retrying') and w.token is null and w.due_at <= v_now and v_now < w.deadline
-    returning w.delivery, w.endpoint, w.n, w.claim_until, r.test
+    returning w.delivery, w.endpoint, w.n, w.claim_until, r.test, r.tokens, r.epoch, r.revision
   ), held as (
     update posthaste.work w
     set state = 'held', held_deadline = w.deadline, dispatch = null, scan_at = w.deadline
@@ -76,19 +90,21 @@ begin
   ), slots as (
     update posthaste.endpoint_state s set in_flight = s.in_flight + m.taken, test_in_flight = s.test_in_flight + m.tests,
       busy_since = case when s.in_flight = 0 then v_now else s.busy_since end,
-      tokens = coalesce(g.tokens - m.taken, s.tokens), tokens_at = case when g.tokens is null then s.tokens_at else v_now end
+      tokens = coalesce(m.tokens - m.taken, s.tokens), tokens_at = case when m.tokens is null then s.tokens_at else v_now end
     from (
-      select x.endpoint, count(*) filter (where not x.test)::int as taken, count(*) filter (where x.test)::int as tests from moved x group by x.endpoint
-    ) m, gates g
-    where s.endpoint = m.endpoint and g.endpoint = m.endpoint
+      select x.endpoint, max(x.tokens) as tokens, count(*) filter (where not x.test)::int as taken, count(*) filter (where x.test)::int as tests
+      from moved x group by x.endpoint
+    ) m
+    where s.endpoint = m.endpoint
   )
-  select s.delivery,
-    case when m.delivery is not null then 'granted' else coalesce(s.refusal, 'later') end,
-    case when m.delivery is not null then v_token end,
-    coalesce(m.n, s.n),
-    case when m.delivery is not null then m.claim_until when s.refusal = 'busy' then s.claim_until when s.refusal in ('early', 'stale') then s.due_at end,
+  -- Whoever holds a slot by rank was moved: nobody else changes what `moved` asks for while the endpoints are locked.
+  select m.delivery, 'granted', v_token, m.n, m.claim_until, m.epoch, m.revision from moved m
+  union all
+  select s.delivery, s.refusal, null, s.n, case when s.refusal = 'busy' then s.claim_until when s.refusal in ('early', 'stale') then s.due_at end,
     s.epoch, s.revision
-  from seen s left join moved m on m.delivery = s.delivery;
+  from seen s where s.refusal is not null
+  union all
+  select r.delivery, 'later', null, r.n, null, r.epoch, r.revision from ranked r where r.rank > r.slots;
 end $$;
 
 -- record: what came of claimed attempts, valid while the token stands, expired or not. One array per column, fields as
@@ -108,7 +124,7 @@ create or replace function posthaste.record(
   p_rules text[], p_own_due_ats timestamptz[], p_retry_afters int[],
   p_healths text[], p_epochs int[], p_revisions int[], p_pause_untils timestamptz[])
 returns table (place int, state text, due_at timestamptz)
-language plpgsql set enable_seqscan = off set jit = off as $$
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   v_now timestamptz;
 begin
@@ -225,7 +241,7 @@ end $$;
 
 -- give back: a granted claim that was not sent. The number and the slot are free again.
 create or replace function posthaste.give_back(p_endpoints text[], p_deliveries text[], p_tokens bigint[])
-returns table (delivery text) language plpgsql set enable_seqscan = off set jit = off as $$
+returns table (delivery text) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 begin
   perform posthaste.lock_endpoints(p_endpoints);
   return query
@@ -255,7 +271,7 @@ end $$;
 -- delivery is due at once. Only the scanner calls it, after p_grace of its own uninterrupted contact with the
 -- database: after an outage, workers first record the answers they hold.
 create or replace function posthaste.reap(p_shards int[], p_grace interval, p_limit int)
-returns table (delivery text, n int) language plpgsql set enable_seqscan = off set jit = off as $$
+returns table (delivery text, n int) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   v_found text[];
   v_now timestamptz;
@@ -305,7 +321,7 @@ end $$;
 -- waits for no row, and a row that is being claimed or was replayed meanwhile no longer matches.
 -- A row that is none of these, or is being sent, is left alone. `workflow`: one sleeps for it and should be told.
 create or replace function posthaste.finish(p_deliveries text[])
-returns table (delivery text, state text, reason text, workflow boolean) language plpgsql set enable_seqscan = off set jit = off as $$
+returns table (delivery text, state text, reason text, workflow boolean) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   v_now timestamptz;
 begin

@@ -200,7 +200,7 @@ async function sendBatch(
         const byDelivery = new Map(answers.map((answer) => [answer.delivery, answer]));
         const endpoints = await endpointsOf(deps, prepared, batch, byDelivery);
         for (const member of batch) {
-          const answer = byDelivery.get(member.row.delivery)!;
+          const answer = byDelivery.get(member.row.delivery)!; // one for each that was asked for
           const queue = queues.get(member.row.endpoint)!;
           if (answer.verdict === 'granted') {
             queue.inFlight++;

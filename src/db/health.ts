@@ -17,6 +17,7 @@ export interface DueHealth {
   oks: number;
   send_rate: number;
   recent_rate: number; // the same over 2 s
+  arrival_rate: number; // new held deliveries per second, of the last 10 s
   last_success_at: Date | null;
   pause_until: Date | number; // -Infinity: none
   cap: number;

@@ -1,5 +1,15 @@
-/** Figures over all endpoints and tenants. */
+/** Figures over all endpoints and tenants, and what the planner is told. */
 import type { Db } from './pool.ts';
+
+/** Tells the planner that `work` has grown to `rows` or more, if it does not know (migrations/functions/statistics.sql). */
+export async function refreshStatistics(db: Db, rows: number): Promise<boolean> {
+  const result = await db.query({
+    name: 'refresh_statistics',
+    text: 'select posthaste.refresh_statistics($1) as refreshed',
+    values: [rows],
+  });
+  return result.rows[0].refreshed;
+}
 
 /** Weights of tenants that have another than 1. */
 export async function loadWeights(db: Db): Promise<Map<string, number>> {

@@ -2,7 +2,7 @@
  * The breaker: when it trips, how long it stays open, what a probe's answer does. Called by health.ts, with the step
  * under way. Why these numbers: docs/simulation.md.
  */
-import { forget, isGated, rateOf, type Step, say, startOf, WELL } from './health-step.ts';
+import { forget, isGated, neededRate, rateOf, type Step, say, startOf, WELL } from './health-step.ts';
 import type { Fact, HealthState } from './health-types.ts';
 import { totals } from './health-window.ts';
 import { startPace } from './pace.ts';
@@ -135,7 +135,7 @@ function close(step: Step): void {
   s.probeAtMs = null;
   s.successes = 0;
   s.config = { sinceMs: null, count: 0 };
-  s.pace = startPace(s.before, seen.nowMs);
+  s.pace = startPace(neededRate(s, seen), seen.nowMs);
   forget(s);
   step.resetTokens = true;
 }

@@ -41,6 +41,12 @@ export const startOf = (fact: Fact): number => (fact.startedMs > 0 ? fact.starte
 /** What the endpoint is sent, or lately took: the average lags 30 s behind a burst. */
 export const rateOf = (s: HealthState, seen: Seen): number => Math.max(seen.sendRate, busiestRate(s.window));
 
+/**
+ * What an endpoint that returns is to reach: what it took before, or what comes in now. The average of an endpoint that
+ * was new, or idle, when its trouble began says too little.
+ */
+export const neededRate = (s: HealthState, seen: Seen): number => Math.max(s.before, seen.arrivalRate ?? 0);
+
 /** No result so far counts any more. */
 export function forget(s: HealthState): void {
   s.window = [];

@@ -19,6 +19,8 @@ export interface Seen {
   readonly sendRate: number; // finished requests per second, EWMA of 30 s
   /** The same over the last 2 s, if known: what the endpoint was really sent when it first says 429. */
   readonly recentRate?: number;
+  /** New deliveries per second over the last 10 s, if known: what a return to health has to keep up with. */
+  readonly arrivalRate?: number;
   readonly lastSuccessAtMs: number | null;
   readonly operator: 'active' | 'paused' | 'disabled';
   readonly cap: number;

@@ -18,7 +18,7 @@ import {
 import { OUTCOME_CLASSES, type OutcomeClass } from './classes.ts';
 import { checkClock, excludePause, noteFailures, noteSuccess, restartClock } from './disable-clock.ts';
 import { copyState, freshState } from './health-state.ts';
-import { forget, isGated, rateOf, type Step, say, startOf, WELL } from './health-step.ts';
+import { forget, isGated, neededRate, rateOf, type Step, say, startOf, WELL } from './health-step.ts';
 import type { Fact, Gate, HealthState, HealthStep, Seen } from './health-types.ts';
 import { addFact, addSpread, prune, totals } from './health-window.ts';
 import {
@@ -148,7 +148,7 @@ function letOut(step: Step, liveSinceMs: number): void {
   s.health = 'recovering';
   s.sinceMs = seen.nowMs;
   s.liveSinceMs = liveSinceMs;
-  s.pace = startPace(s.before, seen.nowMs);
+  s.pace = startPace(neededRate(s, seen), seen.nowMs);
   step.resetTokens = true;
 }
 

@@ -175,6 +175,7 @@ export function decide(row: DueHealth, frozen: boolean): AppliedHealth {
     oks: row.oks,
     sendRate: row.send_rate,
     recentRate: row.recent_rate,
+    arrivalRate: row.arrival_rate,
     lastSuccessAtMs: row.last_success_at?.getTime() ?? null,
     operator: row.operator === 'deleted' ? 'disabled' : row.operator,
     cap: row.cap,

@@ -9,6 +9,7 @@
  */
 import { type FannedOut, fanOut, type Position } from '../db/outbox.ts';
 import { isUnreachable, type Pool } from '../db/pool.ts';
+import { refreshStatistics } from '../db/upkeep.ts';
 import { type Deficits, pickTurns } from '../domain/fairness.ts';
 import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
@@ -51,6 +52,9 @@ const BACKLOG_POLL_MS = 50;
 /** How long after a group new deliveries are grouped too, few as they may be. */
 const GROUPING_MS = 250;
 const REDISCOVER_MS = 60_000;
+/** From so many unfinished deliveries on, the planner is asked this often whether it knows of them. */
+const MANY = 500;
+const STATISTICS_MS = 1_000;
 
 /** Until the next turn. `poke`: news of events end it; else it waits for something that news can't bring. */
 interface Pause {
@@ -76,6 +80,7 @@ export function createRelay(options: RelayOptions): Relay {
   let idleMs = POLL_MIN_MS;
   let boundAt = 0;
   let polledAt = 0;
+  let statisticsAt = 0;
   let groupedAt = Number.NEGATIVE_INFINITY;
   let full = false; // the last look filled a page
   let leasesAt = Number.NEGATIVE_INFINITY;
@@ -123,6 +128,10 @@ export function createRelay(options: RelayOptions): Relay {
     if (bound.unfinished() > 0 && now - boundAt >= BOUND_REFRESH_MS) {
       await bound.refresh();
       boundAt = now;
+    }
+    if (bound.unfinished() >= MANY && now - statisticsAt >= STATISTICS_MS) {
+      await refreshStatistics(db, bound.unfinished());
+      statisticsAt = now;
     }
     if (bound.room() < 1) return pause(BOUND_REFRESH_MS);
     return fanOutTurn(discovery, bound);

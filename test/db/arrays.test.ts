@@ -60,7 +60,7 @@ describe('an array sent in binary', () => {
         column(fc.integer({ min: -8_000_000_000_000, max: 9_900_000_000_000 })),
         async (values) => {
           const got = await read<Date | null>(timestamps(values), 'timestamptz');
-          expect(got.map((date) => date && date.getTime())).toEqual(values);
+          expect(got.map((date) => date?.getTime() ?? null)).toEqual(values);
         },
       ),
       { numRuns: 50 },

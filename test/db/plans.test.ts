@@ -1,0 +1,122 @@
+/**
+ * Statements are planned once per connection, mostly while next to nothing waits. Once a relay has told the planner of a
+ * burst (refresh_statistics), what a call reads is bounded by its own rows, however many wait beside them.
+ */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { Client, Pool } from '../../src/db/pool.ts';
+import { createPool } from '../../src/db/pool.ts';
+import { refreshStatistics } from '../../src/db/upkeep.ts';
+import { claim, claimPump, finish, giveBack, newPump, record } from '../../src/db/verbs.ts';
+import { attemptRecord } from '../support/interleave.ts';
+import { createDatabase } from '../support/postgres.ts';
+import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';
+
+const BURST = 5_000;
+const BATCH = 100;
+
+let db: Pool;
+beforeAll(async () => {
+  db = createPool((await createDatabase()).url, { max: 1 }); // one connection keeps its plans
+});
+afterAll(() => db.end());
+
+/** Rows of `work` that a call looked at, by index or not. What PostgreSQL counts includes what it has not yet published. */
+async function looksOf(call: (client: Client) => Promise<unknown>): Promise<number> {
+  const client = await db.connect();
+  const looks = async (): Promise<number> => {
+    const { rows } = await client.query(
+      `select (pg_stat_get_xact_tuples_returned('posthaste.work'::regclass)
+         + (select sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) from pg_index i where i.indrelid = 'posthaste.work'::regclass))::int as looks`,
+    );
+    return rows[0].looks;
+  };
+  try {
+    await client.query('begin');
+    const before = await looks();
+    await call(client);
+    const after = await looks();
+    await client.query('commit');
+    return after - before;
+  } catch (error) {
+    await client.query('rollback');
+    throw error;
+  } finally {
+    client.release();
+  }
+}
+
+it('the verbs read no more of a burst than what they are asked about, with plans from before it', async () => {
+  await seedTenant(db, 'a');
+  const { id } = await seedEndpoint(db, 'a', { url: 'https://example.com/', cap: 1_000 });
+  const ask = (delivery: string) => ({ delivery, generation: 1, n: 0 });
+  // More calls than PostgreSQL plans anew for, each with a row or two in the table, which autovacuum has seen like that.
+  await seedWork(db, 'a', id, 2);
+  await db.query('vacuum analyze posthaste.work');
+  for (let i = 0; i < 12; i++) {
+    const [one, other] = await seedWork(db, 'a', id, 2);
+    const [answer] = await claim(db, [ask(one!)]);
+    await giveBack(db, [{ delivery: one!, endpoint: id, token: answer!.token! }]);
+    const answers = await claim(db, [ask(one!), ask(other!)]);
+    await record(
+      db,
+      answers.map((granted) => attemptRecord(granted, id, 'delivered')),
+    );
+    await finish(db, [one!, other!]);
+  }
+
+  const burst = await seedWork(db, 'a', id, BURST);
+  expect(await refreshStatistics(db, BURST)).toBe(true);
+  expect(await refreshStatistics(db, BURST)).toBe(false); // it knows
+  const some = burst.slice(0, BATCH);
+  let answers: Awaited<ReturnType<typeof claim>> = [];
+  const BOUND = 12 * BATCH; // a few looks at each row; reading the table would be 5,000 and more
+  expect(
+    await looksOf(async (client) => {
+      answers = await claim(client, some.map(ask));
+    }),
+  ).toBeLessThan(BOUND);
+  expect(answers.map(({ verdict }) => verdict)).toEqual(new Array(BATCH).fill('granted'));
+  expect(
+    await looksOf((client) =>
+      giveBack(
+        client,
+        answers.slice(0, 10).map(({ delivery, token }) => ({ delivery, endpoint: id, token: token! })),
+      ),
+    ),
+  ).toBeLessThan(BOUND);
+  expect(
+    await looksOf((client) =>
+      record(
+        client,
+        answers.slice(10).map((granted, i) => attemptRecord(granted, id, i % 2 ? 'delivered' : 'retrying')),
+      ),
+    ),
+  ).toBeLessThan(BOUND);
+  expect(await looksOf((client) => finish(client, some))).toBeLessThan(BOUND);
+});
+
+it('a pump with a backlog reads about what it sends', async () => {
+  await seedTenant(db, 'p');
+  const { id } = await seedEndpoint(db, 'p', { url: 'https://example.com/', cap: 1_000 });
+  await db.query(
+    `update posthaste.endpoint_state set mode = 'pump', keep_pump_until = 'infinity' where endpoint = $1`,
+    [id],
+  );
+  await db.query('delete from posthaste.work');
+  await seedWork(db, 'p', id, 2);
+  await db.query('vacuum analyze posthaste.work');
+  const pump = await newPump(db);
+  for (let i = 0; i < 12; i++) await claimPump(db, id, pump, 10, 15_000);
+  await seedWork(db, 'p', id, BURST);
+  await db.query(
+    `update posthaste.work set state = 'held', held_deadline = deadline, due_at = now() - interval '1 minute' where endpoint = $1`,
+    [id],
+  );
+  expect(await refreshStatistics(db, BURST)).toBe(true);
+  let claims: unknown[] | null = null;
+  const looks = await looksOf(async (client) => {
+    claims = (await claimPump(client, id, pump, BATCH, 15_000)).claims;
+  });
+  expect(claims).toHaveLength(BATCH);
+  expect(looks).toBeLessThan(12 * BATCH);
+});
