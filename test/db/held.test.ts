@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { moveEndpoint } from '../../src/db/endpoint-states.ts';
+import { healthDue } from '../../src/db/health.ts';
 import { resend } from '../../src/db/operators.ts';
 import { createPool, type Pool } from '../../src/db/pool.ts';
 import { scanHold } from '../../src/db/scan.ts';
@@ -180,4 +181,27 @@ it('replays take three quarters of the slots of an endpoint, also of one with a 
   expect((await claim(db, asks)).filter((answer) => answer.verdict === 'granted')).toHaveLength(2);
   await db.query('update posthaste.endpoint_state set rate_limit = null where endpoint = $1', [id]);
   expect((await claim(db, asks)).filter((answer) => answer.verdict === 'granted')).toHaveLength(4);
+});
+
+it('health is told how much comes in for an endpoint in mode pump, of new deliveries alone', async () => {
+  const { id } = await seedEndpoint(db, 'permits', { url: 'https://example.com/', cap: 100 });
+  await seedWork(db, 'permits', id, 30);
+  await db.query(
+    `update posthaste.work set state = 'held', held_deadline = deadline, lane = case when n_th <= 5 then 'bulk' else lane end
+     from (select w.delivery as d, row_number() over (order by w.delivery) as n_th from posthaste.work w where w.endpoint = $1) x
+     where endpoint = $1 and delivery = x.d`,
+    [id],
+  );
+  await db.query(
+    `update posthaste.endpoint_state set mode = 'pump', health = 'open', probe_at = now() + interval '1 hour' where endpoint = $1`,
+    [id],
+  );
+  await db.query(
+    `insert into posthaste.health_inbox (endpoint, shard, fact) select endpoint, shard, '{"edit": "edit"}' from posthaste.endpoint_state where endpoint = $1`,
+    [id],
+  );
+  const shards = Array.from({ length: 16 }, (_, i) => i);
+  const due = (await healthDue(db, shards, 1_000)).find(({ endpoint }) => endpoint === id);
+  expect(due?.arrival_rate).toBeCloseTo(2.5, 5); // 25 in ten seconds; replays do not count
+  expect(due?.held).toBe(30);
 });

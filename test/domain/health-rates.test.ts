@@ -33,6 +33,15 @@ describe('recovery', () => {
     expect(rates[90]! / rates[89]!).toBeCloseTo(1.01, 5);
   });
 
+  it('starts from what comes in now, where the average before the outage says less', () => {
+    const fresh = recovering({ sendRate: 10, arrivalRate: 50 });
+    expect(fresh.subject.last?.gate.rate).toBe(5);
+    const rates = grow(fresh.subject, fresh.from, 80);
+    expect(rates[39]).toBeCloseTo(20, 1);
+    expect(rates[71]).toBeCloseTo(60, 0);
+    expect(recovering({ sendRate: 50, arrivalRate: 1 }).subject.last?.gate.rate).toBe(5);
+  });
+
   it('starts at 0.2/s and reaches 1/s within a minute for an endpoint that is seldom sent to', () => {
     const { subject, from } = recovering({ sendRate: 0.01 });
     expect(subject.last?.gate.rate).toBe(0.2);
