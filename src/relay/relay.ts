@@ -49,6 +49,12 @@ const POLL_MAX_MS = 250;
 const ALIVE_MS = 30_000;
 const BOUND_REFRESH_MS = 50;
 const BACKLOG_POLL_MS = 50;
+/**
+ * A group of so many or more, but not a full one, waits until the last is so old: what Temporal spends on a start is then
+ * worth more than the few milliseconds.
+ */
+const LARGE_GROUP = 100;
+const LARGE_GROUP_MS = 125;
 /** How long after a group new deliveries are grouped too, few as they may be. */
 const GROUPING_MS = 250;
 const REDISCOVER_MS = 60_000;
@@ -81,6 +87,7 @@ export function createRelay(options: RelayOptions): Relay {
   let boundAt = 0;
   let polledAt = 0;
   let statisticsAt = 0;
+  let startedAt = Number.NEGATIVE_INFINITY; // the last group
   let groupedAt = Number.NEGATIVE_INFINITY;
   let full = false; // the last look filled a page
   let leasesAt = Number.NEGATIVE_INFINITY;
@@ -155,9 +162,14 @@ export function createRelay(options: RelayOptions): Relay {
     const single = never || (ready <= singles && now - groupedAt >= GROUPING_MS);
     // With a backlog, half a group costs as much to start as a whole one: wait until there is room for it.
     if (!single && room.room() < Math.min(GROUP_SIZE, ready)) return pause(BOUND_REFRESH_MS);
+    const sinceGroup = now - startedAt;
+    if (!single && ready >= LARGE_GROUP && ready < GROUP_SIZE && sinceGroup < LARGE_GROUP_MS) {
+      return pause(Math.min(POLL_MIN_MS, LARGE_GROUP_MS - sinceGroup));
+    }
     if (!single && !starter.budget.take('group', now)) {
       return pause(Math.min(POLL_MIN_MS, Math.max(2, starter.budget.waitMs('group', now))));
     }
+    if (!single) startedAt = now;
     if (!single && ready > singles) groupedAt = now; // stragglers do not prolong it
     const size = Math.min(never ? singles : GROUP_SIZE, room.room());
     const turns = pickTurns(eligible, deficits, size);

@@ -66,9 +66,9 @@ beforeEach(async () => {
 });
 afterEach(() => scanner.stop());
 
-/** Two whole scans from now on. */
+/** Two whole scans from now on: the third begins when the second has ended. */
 async function scanned(): Promise<void> {
-  for (let i = 0; i < 2; i++) {
+  for (let i = 0; i < 3; i++) {
     const before = scans;
     await until(
       async () => {
