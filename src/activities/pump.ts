@@ -33,6 +33,7 @@ const MOST_PAUSE_MS = 800;
 const CHANGE_MS = 1_000;
 /** Every slot is taken: an answer wakes the pump, and this is only for what was sent before it came. */
 const FULL_MS = 1_000;
+const TELL_MS = 1_000;
 /** Freed slots are collected for this long before they are claimed. */
 const SLOT_PAUSE_MS = 5;
 
@@ -194,12 +195,17 @@ async function sendClaims(
     );
     if (outcome.kind === 'recorded') {
       deps.observe(row, outcome);
-      // Its workflow sleeps until it is told, or a quarter of an hour has passed.
-      if (row.workflow && deps.starter.budget.take('single', performance.now()))
-        void deps.starter.wakeIfRunning(row.delivery);
+      if (row.workflow) tell(deps, row.delivery);
     }
     onEnd();
   });
+}
+
+/** Its workflow sleeps until it is told, or a quarter of an hour has passed. Without a token for that, a little later. */
+function tell(deps: ActivityDeps, delivery: string): void {
+  if (deps.stopping.aborted) return;
+  if (deps.starter.budget.take('single', performance.now())) void deps.starter.wakeIfRunning(delivery);
+  else setTimeout(tell, TELL_MS, deps, delivery).unref();
 }
 
 /** A delivery whose event is gone can't be sent: it ends instead of being claimed for ever. */
