@@ -7,7 +7,7 @@
 -- whose snapshot is younger than that lock and whose WHERE repeats what is expected. Whoever changes the token, n,
 -- state or generation of a work row holds the lock of its endpoint; scan_at, dispatch and lane may change without.
 
--- What a record does with a delivery that has ended: out of work, into deliveries, dead ones also into the list.
+-- Locks the state of endpoints in id order; answers those that exist, sorted.
 create or replace function posthaste.lock_endpoints(p_endpoints text[]) returns text[] language sql volatile as $$
   select coalesce(array_agg(x.endpoint), '{}') from (
     select s.endpoint from posthaste.endpoint_state s where s.endpoint = any (p_endpoints) order by s.endpoint for update

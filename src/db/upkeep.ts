@@ -1,12 +1,15 @@
 /** Figures over all endpoints and tenants, and what the planner is told. */
 import type { Db } from './pool.ts';
 
-/** Tells the planner that `work` has grown to `rows` or more, if it does not know (migrations/functions/statistics.sql). */
-export async function refreshStatistics(db: Db, rows: number): Promise<boolean> {
+/**
+ * Tells the planner that `work` has grown to `unfinished` rows or more, and the outbox to `waiting`, if it does not know
+ * (migrations/functions/statistics.sql).
+ */
+export async function refreshStatistics(db: Db, unfinished: number, waiting: number): Promise<boolean> {
   const result = await db.query({
     name: 'refresh_statistics',
-    text: 'select posthaste.refresh_statistics($1) as refreshed',
-    values: [rows],
+    text: 'select posthaste.refresh_statistics($1, $2) as refreshed',
+    values: [unfinished, waiting],
   });
   return result.rows[0].refreshed;
 }

@@ -58,7 +58,7 @@ const LARGE_GROUP_MS = 125;
 /** How long after a group new deliveries are grouped too, few as they may be. */
 const GROUPING_MS = 250;
 const REDISCOVER_MS = 60_000;
-/** From so many unfinished deliveries on, the planner is asked this often whether it knows of them. */
+/** From so many unfinished deliveries or waiting events on, the planner is asked this often whether it knows of them. */
 const MANY = 500;
 const STATISTICS_MS = 1_000;
 
@@ -98,6 +98,9 @@ export function createRelay(options: RelayOptions): Relay {
     onPoke();
   };
 
+  const waitingEvents = (): number =>
+    [...discovery.waiting().values()].reduce((sum, tenant) => sum + tenant.waiting, 0);
+
   /** One turn of the loop; answers how long to wait before the next. */
   const turn = async (): Promise<Pause> => {
     const now = performance.now();
@@ -136,9 +139,10 @@ export function createRelay(options: RelayOptions): Relay {
       await bound.refresh();
       boundAt = now;
     }
-    if (bound.unfinished() >= MANY && now - statisticsAt >= STATISTICS_MS) {
-      await refreshStatistics(db, bound.unfinished());
+    if (now - statisticsAt >= STATISTICS_MS) {
       statisticsAt = now;
+      if (Math.max(bound.unfinished(), waitingEvents()) >= MANY)
+        await refreshStatistics(db, bound.unfinished(), waitingEvents());
     }
     if (bound.room() < 1) return pause(BOUND_REFRESH_MS);
     return fanOutTurn(discovery, bound);
@@ -308,7 +312,7 @@ export function createRelay(options: RelayOptions): Relay {
     stats: () => ({
       shards: leases.held().length,
       waitingTenants: discovery.waiting().size,
-      waitingEvents: [...discovery.waiting().values()].reduce((sum, t) => sum + t.waiting, 0),
+      waitingEvents: waitingEvents(),
       unfinished: bound.unfinished(),
     }),
   };

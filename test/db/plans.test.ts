@@ -3,13 +3,15 @@
  * burst (refresh_statistics), what a call reads is bounded by its own rows, however many wait beside them.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Client, Pool } from '../../src/db/pool.ts';
-import { createPool } from '../../src/db/pool.ts';
+import { fanOut, type Position } from '../../src/db/outbox.ts';
+import { type Client, createPool, type Db, type Pool } from '../../src/db/pool.ts';
+import { acquireLeases } from '../../src/db/shards.ts';
 import { refreshStatistics } from '../../src/db/upkeep.ts';
 import { claim, claimPump, finish, giveBack, newPump, record } from '../../src/db/verbs.ts';
+import { newId } from '../../src/ids.ts';
 import { attemptRecord } from '../support/interleave.ts';
 import { createDatabase } from '../support/postgres.ts';
-import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';
+import { enqueueMany, seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';
 
 const BURST = 5_000;
 const BATCH = 100;
@@ -20,13 +22,15 @@ beforeAll(async () => {
 });
 afterAll(() => db.end());
 
-/** Rows of `work` that a call looked at, by index or not. What PostgreSQL counts includes what it has not yet published. */
-async function looksOf(call: (client: Client) => Promise<unknown>): Promise<number> {
+/** Rows that a call looked at, by index or not. What PostgreSQL counts includes what it has not yet published. */
+async function looksOf(call: (client: Client) => Promise<unknown>, table = 'work'): Promise<number> {
   const client = await db.connect();
   const looks = async (): Promise<number> => {
     const { rows } = await client.query(
-      `select (pg_stat_get_xact_tuples_returned('posthaste.work'::regclass)
-         + (select sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) from pg_index i where i.indrelid = 'posthaste.work'::regclass))::int as looks`,
+      `select (pg_stat_get_xact_tuples_returned(t.oid)
+         + (select sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) from pg_index i where i.indrelid = t.oid))::int as looks
+       from (select $1::regclass as oid) t`,
+      [`posthaste.${table}`],
     );
     return rows[0].looks;
   };
@@ -65,8 +69,8 @@ it('the verbs read no more of a burst than what they are asked about, with plans
   }
 
   const burst = await seedWork(db, 'a', id, BURST);
-  expect(await refreshStatistics(db, BURST)).toBe(true);
-  expect(await refreshStatistics(db, BURST)).toBe(false); // it knows
+  expect(await refreshStatistics(db, BURST, 0)).toBe(true);
+  expect(await refreshStatistics(db, BURST, 0)).toBe(false); // it knows
   const some = burst.slice(0, BATCH);
   let answers: Awaited<ReturnType<typeof claim>> = [];
   const BOUND = 12 * BATCH; // a few looks at each row; reading the table would be 5,000 and more
@@ -112,11 +116,42 @@ it('a pump with a backlog reads about what it sends', async () => {
     `update posthaste.work set state = 'held', held_deadline = deadline, due_at = now() - interval '1 minute' where endpoint = $1`,
     [id],
   );
-  expect(await refreshStatistics(db, BURST)).toBe(true);
+  expect(await refreshStatistics(db, BURST, 0)).toBe(true);
   let claims: unknown[] | null = null;
   const looks = await looksOf(async (client) => {
     claims = (await claimPump(client, id, pump, BATCH, 15_000)).claims;
   });
   expect(claims).toHaveLength(BATCH);
+  expect(looks).toBeLessThan(12 * BATCH);
+});
+
+it('a fan-out reads what it takes of a burst, with plans from before it', async () => {
+  await seedTenant(db, 'f');
+  await seedEndpoint(db, 'f', { url: 'https://example.com/' });
+  const leases = await acquireLeases(db, 'plans', 600_000, 16);
+  let after: Position = { xid: '0', seq: 0 };
+  const fan = async (client: Db, limit: number) => {
+    const out = await fanOut(client, {
+      leases,
+      tenants: [{ tenant: 'f', after, limit, room: 1_000 }],
+      dispatch: newId('dsp'),
+      singles: 0,
+      aliveMs: 30_000,
+    });
+    for (const { xid, seq } of out.tenants) after = { xid, seq };
+    return out.tenants[0]?.events ?? 0;
+  };
+  await db.query('vacuum analyze posthaste.outbox');
+  for (let i = 0; i < 12; i++) {
+    await enqueueMany(db, 'f', 'a.b', 1, i);
+    expect(await fan(db, 10)).toBe(1);
+  }
+  await enqueueMany(db, 'f', 'a.b', BURST, 100);
+  expect(await refreshStatistics(db, 0, BURST)).toBe(true);
+  let taken = 0;
+  const looks = await looksOf(async (client) => {
+    taken = await fan(client, BATCH);
+  }, 'outbox');
+  expect(taken).toBe(BATCH);
   expect(looks).toBeLessThan(12 * BATCH);
 });
