@@ -88,6 +88,7 @@ export function createScanner(options: ScannerOptions): Scanner {
     const all = [...due.values()].reduce((sum, rows) => sum + rows, 0) >= LIMIT; // there may be more of any need
     let more = false;
     if (all || due.has('later')) await scanLater(db, shards, REAP_GRACE_MS, LIMIT);
+    touched(); // again: it may have been silent since the first answer of this scan
     if (
       (all || due.has('reap')) &&
       contactSince !== null &&
