@@ -1,7 +1,7 @@
 /**
  * Endpoints ready to be sent to, kept between batches: opening sealed secrets and importing keys costs more than a
  * signature. A claim says which revision of the settings it was granted under, so what is kept is used only while it is
- * exactly that, and a change takes effect on the next attempt. Called by sender.ts.
+ * no older than that, and a change takes effect on the next attempt. Called by sender.ts.
  */
 import { LRUCache } from 'lru-cache';
 import type { DbClock } from '../db/clock.ts';

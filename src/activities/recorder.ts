@@ -124,6 +124,5 @@ export function createRecorder(deps: { db: Pool; log: Log }): Recorder {
  * given up on. Everything else, known or not, is an outage of some kind: the answers wait.
  */
 function isBadRow(error: unknown): boolean {
-  if (error instanceof RangeError || error instanceof TypeError) return true;
-  return /^(22|23|42)/.test((error as { code?: string }).code ?? '');
+  return /^(22|23|42|ERR_OUT_OF_RANGE|ERR_INVALID_ARG_TYPE)/.test((error as { code?: string }).code ?? '');
 }
