@@ -6,6 +6,7 @@ import { createGate } from './activities/gate.ts';
 import { createActivities } from './activities/index.ts';
 import { createLiving, type Living } from './activities/living.ts';
 import { createObserver, type Observer } from './activities/observe.ts';
+import { createProgress, type Progress } from './activities/progress.ts';
 import { createRecorder } from './activities/recorder.ts';
 import { createSender } from './activities/sender.ts';
 import { createDbClock } from './db/clock.ts';
@@ -54,6 +55,7 @@ interface Parts extends EngineOptions {
   starter: Starter;
   living: Living;
   observer: Observer;
+  progress: Progress;
 }
 
 export async function startEngine(options: EngineOptions): Promise<Engine> {
@@ -73,7 +75,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   });
   const living = createLiving(LIVING_LIMIT);
   const observer = createObserver({ log, metrics, tellHealth: () => options.hint('health') });
-  const parts: Parts = { ...options, starter, living, observer };
+  const parts: Parts = { ...options, starter, living, observer, progress: createProgress() };
   if (options.roles.includes('worker')) {
     const activities = await startSending(parts);
     const lanes = options.lanes ?? (Object.keys(LANE_QUEUES) as Lane[]);
@@ -151,6 +153,7 @@ async function startSending(parts: Parts) {
     clock,
     starter: parts.starter,
     living: parts.living,
+    progress: parts.progress,
     grouping: config.grouping,
     log,
     stopping: parts.stopping,
@@ -173,6 +176,7 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     roles: parts.roles.join('+'),
     costOf: parts.observer.costOf,
     weightOf: (tenant) => weights.of.get(tenant) ?? 1,
+    progress: parts.progress,
   });
   const scanner = createScanner({
     db,

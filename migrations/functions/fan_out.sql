@@ -15,7 +15,7 @@ create or replace function posthaste.fan_out(
   p_singles int,                         -- up to so many deliveries go without a group; 2147483647: each has a workflow, held or not
   p_alive interval,                      -- how long work may wait for its workflow before the scanner looks
   out tenants json, out dispatches json, out deliveries json
-) language plpgsql set enable_seqscan = off set jit = off as $$
+) language plpgsql set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_held bigint;
   v_now timestamptz := posthaste.now_ms();
@@ -41,16 +41,17 @@ begin
       select count(*) from posthaste.endpoints e where e.tenant = w.tenant and e.state in ('active', 'paused'))))) as lim
     from unnest(p_tenants, p_xids, p_seqs, p_limits, p_rooms) w (tenant, xid, seq, lim, room)
   ), picked as materialized (
-    select o.tenant, o.xid, o.seq
+    select o.place, w.lim
     from want w cross join lateral (
-      select o.tenant, o.xid, o.seq from posthaste.outbox o
+      select o.ctid as place from posthaste.outbox o
       where o.tenant = w.tenant and (o.xid, o.seq) > (w.xid::xid8, w.seq)
-      order by o.xid, o.seq limit w.lim for update
+      order by o.xid, o.seq limit w.lim
     ) o
   ), taken as (
+    -- Rows of the outbox are never changed, so a place is a row. Whoever else takes it meanwhile, one of us gets nothing.
     delete from posthaste.outbox o using picked p
-    where o.tenant = p.tenant and o.xid = p.xid and o.seq = p.seq
-    returning o.tenant, o.xid, o.seq, o.shard, o.event, o.event_at, o.type
+    where o.ctid = p.place
+    returning o.tenant, o.xid, o.seq, o.shard, o.event, o.event_at, o.type, p.lim
   ), sequences as (
     update posthaste.tenant_sequences t set value = t.value + c.events
     from (select k.tenant, count(*) as events from taken k group by k.tenant) c
@@ -61,15 +62,16 @@ begin
     select jsonb_object_agg(s.tenant, s.base) as of_tenant from sequences s
   ), numbered as materialized (
     select k.*, ((select b.of_tenant from bases b) ->> k.tenant)::bigint
-      + row_number() over (partition by k.tenant order by k.xid, k.seq) as sequence
-    from taken k
+      + row_number() over w as sequence,
+      lead(k.seq) over w is null as last -- of its tenant
+    from taken k window w as (partition by k.tenant order by k.xid, k.seq)
   ), matched as materialized (
     -- One row per delivery, and one without an endpoint for an event nobody asked for.
     select case when e.id is not null then v_prefix || posthaste.id_random() end as delivery, n.tenant, e.id as endpoint, n.event, n.event_at,
-      n.type, n.sequence, n.shard, n.xid, n.seq, e.deadline_ms, e.id = any (v_pumped) as held,
-      row_number() over (partition by n.tenant, n.sequence) as nth,
-      count(e.id) over (partition by n.tenant, n.sequence) as deliveries,
-      (count(e.id) filter (where not e.id = any (v_pumped)) over (order by n.tenant, n.sequence rows unbounded preceding) - 1) / 1000 + 1 as chunk,
+      n.type, n.sequence, n.shard, n.xid, n.seq, n.lim, n.last, e.deadline_ms, e.id = any (v_pumped) as held,
+      row_number() over (partition by n.seq) as nth,
+      count(e.id) over (partition by n.seq) as deliveries,
+      (count(e.id) filter (where not e.id = any (v_pumped)) over (order by n.seq rows unbounded preceding) - 1) / 1000 + 1 as chunk,
       count(e.id) filter (where not e.id = any (v_pumped)) over () > p_singles as grouped
     from numbered n
     left join (
@@ -97,8 +99,8 @@ begin
   )
   select
     (select json_agg(x) from (
-      select m.tenant, (select w.lim from want w where w.tenant = m.tenant) as lim, count(*) filter (where m.nth = 1) as events, count(m.endpoint) as deliveries,
-        (array_agg(m.xid::text order by m.xid desc, m.seq desc))[1] as xid, (array_agg(m.seq order by m.xid desc, m.seq desc))[1] as seq
+      select m.tenant, max(m.lim) as lim, count(*) filter (where m.nth = 1) as events, count(m.endpoint) as deliveries,
+        max(m.xid::text) filter (where m.last) as xid, max(m.seq) filter (where m.last) as seq
       from matched m group by m.tenant) x),
     (select json_agg(json_build_object('id', g.id, 'members', g.members)) from groups g),
     (select json_agg(json_build_object('delivery', p.delivery, 'tenant', p.tenant, 'endpoint', p.endpoint, 'event', p.event, 'event_type', p.type))

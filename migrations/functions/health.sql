@@ -15,7 +15,7 @@ returns table (
   ), who as (
     select n.endpoint from news n
     union
-    (select h.endpoint from posthaste.endpoint_health h where h.shard = any (p_shards) and h.wake_at <= clock_timestamp() order by h.wake_at limit 500)
+    (select h.endpoint from posthaste.endpoint_health h where h.shard = any (p_shards) and h.wake_at <= statement_timestamp() order by h.wake_at limit 500)
   ), said as (
     select n.endpoint, array_agg(n.id) as ids,
       json_agg(n.fact::jsonb || jsonb_build_object('atMs', floor(extract(epoch from n.at) * 1000)) order by n.id) as facts

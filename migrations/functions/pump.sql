@@ -54,7 +54,7 @@ drop function if exists posthaste.claim_pump(text, bigint, int, interval);
 create function posthaste.claim_pump(
   p_endpoint text, p_pump bigint, p_limit int, p_lease interval,
   out status text, out until timestamptz, out epoch int, out revision int, out health text, out claims json
-) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_token bigint := nextval('posthaste.claim_tokens');
   v_now timestamptz;
@@ -184,7 +184,7 @@ $$;
 
 -- park: what found no slot or token for too long waits for the pump; its endpoint goes to mode pump.
 create or replace function posthaste.park(p_deliveries text[], p_dispatch text) returns bigint
-language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_count bigint;
   v_now timestamptz;

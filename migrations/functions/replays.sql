@@ -226,7 +226,7 @@ end $$;
 create or replace function posthaste.scan_replays(p_shards int[], p_limit int, p_alive interval)
 returns table (id text, tenant text) language sql volatile as $$
   with lost as (
-    select r.id from posthaste.replays r where r.shard = any (p_shards) and r.state = 'running' and r.alive_until <= clock_timestamp()
+    select r.id from posthaste.replays r where r.shard = any (p_shards) and r.state = 'running' and r.alive_until <= statement_timestamp()
     order by r.alive_until limit p_limit for update skip locked
   )
   update posthaste.replays r set alive_until = clock_timestamp() + p_alive from lost l where r.id = l.id returning r.id, r.tenant

@@ -41,8 +41,8 @@ create or replace function posthaste.scan_tests(p_shards int[], p_limit int, p_a
 returns table (delivery text, generation int, tenant text, endpoint text, event text, event_type text) language sql volatile as $$
   with due as (
     select w.delivery from posthaste.work w
-    where w.kind = 'test' and w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state in ('ready', 'retrying')
-      and not w.workflow and w.deadline > clock_timestamp() and not w.cancel_requested
+    where w.kind = 'test' and w.shard = any (p_shards) and w.scan_at <= statement_timestamp() and w.scan_at < 'infinity' and w.state in ('ready', 'retrying')
+      and not w.workflow and w.deadline > statement_timestamp() and not w.cancel_requested
     limit p_limit for update of w skip locked
   )
   update posthaste.work w set workflow = true, scans = 0, scan_at = clock_timestamp() + p_alive

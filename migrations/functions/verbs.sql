@@ -23,88 +23,102 @@ $$;
 --   expired, cancelled, disabled   it must end without another attempt: call posthaste.finish
 --   stale     another n or generation than asked for
 --   gone      not in work
+--
+-- Most calls are granted as they are asked for, by one statement that reads each row once; what that leaves is looked at
+-- again, to say why.
 drop function if exists posthaste.claim(text[], int[], int[]);
-create function posthaste.claim(p_deliveries text[], p_generations int[], p_ns int[])
+create or replace function posthaste.claim(
+  p_endpoints text[],                          -- whose deliveries they are, each once
+  p_deliveries text[], p_ats int[],            -- per delivery: the place of its endpoint there,
+  p_ranks int[],                               -- its turn among those of its endpoint in this call, tests apart, from 1
+  p_generations int[], p_ns int[])
 returns table (delivery text, verdict text, token bigint, n int, until timestamptz, epoch int, revision int)
-language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_token bigint := nextval('posthaste.claim_tokens');
-  v_locked text[]; -- sorted; the arrays below have an element for each
-  v_modes text[];
+  v_pumped boolean[]; -- these have an element for each of p_endpoints; null: there is no such endpoint
   v_epochs int[];
   v_slots int[];
   v_bulk_slots int[];
   v_test_slots int[];
   v_tokens real[];
+  v_states text[];
+  v_revisions int[];
+  v_timeouts int[];
+  v_cancels timestamptz[];
   v_now timestamptz;
+  v_granted bigint;
 begin
-  v_locked := posthaste.lock_endpoints(array(select distinct w.endpoint from posthaste.work w where w.delivery = any (p_deliveries)));
+  perform posthaste.lock_endpoints(p_endpoints);
   v_now := clock_timestamp();
-  select array_agg(s.mode order by s.endpoint), array_agg(s.epoch order by s.endpoint), array_agg(p.slots order by s.endpoint),
+  select array_agg(x.mode = 'pump'), array_agg(x.epoch), array_agg(x.slots),
     -- Replays leave a quarter of the slots to live traffic.
-    array_agg(least(p.slots, greatest(0, s.cap - s.cap / 4 - s.in_flight)) order by s.endpoint),
-    array_agg(1 - s.test_in_flight order by s.endpoint), array_agg(p.tokens order by s.endpoint)
-  into v_modes, v_epochs, v_slots, v_bulk_slots, v_test_slots, v_tokens
-  from posthaste.endpoint_state s, posthaste.permits(s, v_now) p where s.endpoint = any (v_locked);
+    array_agg(least(x.slots, greatest(0, x.cap - x.cap / 4 - x.in_flight))),
+    array_agg(1 - x.test_in_flight), array_agg(x.tokens),
+    array_agg(x.state), array_agg(x.revision), array_agg(x.timeout_ms), array_agg(x.cancel_before)
+  into v_pumped, v_epochs, v_slots, v_bulk_slots, v_test_slots, v_tokens, v_states, v_revisions, v_timeouts, v_cancels
+  from (
+    select s.mode, s.epoch, p.slots, s.cap, s.in_flight, s.test_in_flight, p.tokens, e.state, e.revision, e.timeout_ms, e.cancel_before
+    from unnest(p_endpoints) with ordinality a (endpoint, at)
+    left join posthaste.endpoint_state s on s.endpoint = a.endpoint
+    left join posthaste.endpoints e on e.id = s.endpoint
+    left join lateral posthaste.permits(s, v_now) p on true
+    order by a.at
+  ) x;
+  return query
+  with moved as (
+    update posthaste.work w
+    set state = 'sending', n = w.n + 1, token = v_token, claim_until = v_now + (v_timeouts[a.at] + 10000) * interval '1 millisecond'
+    from unnest(p_deliveries, p_ats, p_ranks, p_generations, p_ns) a (delivery, at, rank, generation, n)
+    where w.delivery = a.delivery and w.endpoint is not distinct from p_endpoints[a.at] and w.generation = a.generation and w.n = a.n
+      and w.state in ('ready', 'retrying') and w.due_at <= v_now and v_now < w.deadline and not w.cancel_requested
+      and v_states[a.at] <> 'deleted'
+      -- A test send asks for its own slot, whatever the state of the endpoint.
+      and (w.kind = 'test' or (not v_pumped[a.at] and v_states[a.at] <> 'disabled' and w.queued_at > v_cancels[a.at]))
+      and a.rank <= case when w.kind = 'test' then v_test_slots[a.at] when w.lane = 'bulk' then v_bulk_slots[a.at] else v_slots[a.at] end
+    returning w.delivery, w.n, w.claim_until, a.at, w.kind = 'test' as test
+  ), slots as (
+    update posthaste.endpoint_state s set in_flight = s.in_flight + m.taken, test_in_flight = s.test_in_flight + m.tests,
+      busy_since = case when s.in_flight = 0 then v_now else s.busy_since end,
+      tokens = coalesce(v_tokens[m.at] - m.taken, s.tokens), tokens_at = case when v_tokens[m.at] is null then s.tokens_at else v_now end
+    from (
+      select x.at, count(*) filter (where not x.test)::int as taken, count(*) filter (where x.test)::int as tests from moved x group by x.at
+    ) m
+    where s.endpoint = p_endpoints[m.at]
+  )
+  select m.delivery, 'granted', v_token, m.n, m.claim_until, v_epochs[m.at], v_revisions[m.at] from moved m;
+  get diagnostics v_granted = row_count;
+  if v_granted = cardinality(p_deliveries) then
+    return;
+  end if;
   return query
   with seen as materialized (
-    -- A test send asks for its own slot, whatever the state of the endpoint.
-    select a.delivery, a.generation, a.n as asked_n, w.n, w.endpoint, w.due_at, w.claim_until, v_epochs[g.at] as epoch, e.revision, e.timeout_ms,
-      w.kind = 'test' as test, v_tokens[g.at] as tokens,
-      case when w.kind = 'test' then v_test_slots[g.at] when w.lane = 'bulk' then v_bulk_slots[g.at] else v_slots[g.at] end as slots,
+    select a.delivery, a.at, a.n as asked_n, w.n, w.due_at, w.claim_until,
       case
         when w.delivery is null then 'gone'
         when w.generation <> a.generation then 'stale'
         when w.state = 'sending' then 'busy'
         when w.n <> a.n then 'stale'
-        when g.at is null then 'later'
+        when v_pumped[a.at] is null or w.endpoint <> p_endpoints[a.at] then 'later'
         when w.cancel_requested then 'cancelled'
-        when e.state = 'deleted' or (w.kind <> 'test' and (e.state = 'disabled' or w.queued_at <= e.cancel_before)) then 'disabled'
+        when v_states[a.at] = 'deleted' or (w.kind <> 'test' and (v_states[a.at] = 'disabled' or w.queued_at <= v_cancels[a.at])) then 'disabled'
         when w.deadline <= v_now then 'expired'
         when w.due_at > v_now then 'early'
-        when v_modes[g.at] = 'pump' and w.kind <> 'test' then 'held'
-      end as refusal,
-      a.ord
-    from unnest(p_deliveries, p_generations, p_ns) with ordinality a (delivery, generation, n, ord)
+        when v_pumped[a.at] and w.kind <> 'test' then 'held'
+        else 'later'
+      end as refusal
+    from unnest(p_deliveries, p_ats, p_generations, p_ns) a (delivery, at, generation, n)
     left join posthaste.work w on w.delivery = a.delivery
-    left join posthaste.endpoints e on e.id = w.endpoint
-    -- By binary search; null for an endpoint that the first look did not see.
-    left join lateral (
-      select i.at from width_bucket(w.endpoint, v_locked) i (at) where v_locked[i.at] = w.endpoint
-    ) g on true
-  ), ranked as materialized (
-    select s.*, row_number() over (partition by s.endpoint, s.test order by s.slots desc, s.ord) as rank from seen s where s.refusal is null
-  ), moved as (
-    update posthaste.work w
-    set state = 'sending', n = w.n + 1, token = v_token,
-      claim_until = v_now + (r.timeout_ms + 10000) * interval '1 millisecond'
-    from ranked r
-    where r.rank <= r.slots and w.delivery = r.delivery and w.generation = r.generation and w.n = r.asked_n
-      and w.state in ('ready', 'retrying') and w.token is null and w.due_at <= v_now and v_now < w.deadline
-    returning w.delivery, w.endpoint, w.n, w.claim_until, r.test, r.tokens, r.epoch, r.revision
+    where w.token is distinct from v_token
   ), held as (
     update posthaste.work w
     set state = 'held', held_deadline = w.deadline, dispatch = null, scan_at = w.deadline
     from seen r
     where r.refusal = 'held' and w.delivery = r.delivery and w.n = r.asked_n and w.state in ('ready', 'retrying') and w.token is null
-  ), slots as (
-    update posthaste.endpoint_state s set in_flight = s.in_flight + m.taken, test_in_flight = s.test_in_flight + m.tests,
-      busy_since = case when s.in_flight = 0 then v_now else s.busy_since end,
-      tokens = coalesce(m.tokens - m.taken, s.tokens), tokens_at = case when m.tokens is null then s.tokens_at else v_now end
-    from (
-      select x.endpoint, max(x.tokens) as tokens, count(*) filter (where not x.test)::int as taken, count(*) filter (where x.test)::int as tests
-      from moved x group by x.endpoint
-    ) m
-    where s.endpoint = m.endpoint
   )
-  -- Whoever holds a slot by rank was moved: nobody else changes what `moved` asks for while the endpoints are locked.
-  select m.delivery, 'granted', v_token, m.n, m.claim_until, m.epoch, m.revision from moved m
-  union all
-  select s.delivery, s.refusal, null, s.n, case when s.refusal = 'busy' then s.claim_until when s.refusal in ('early', 'stale') then s.due_at end,
-    s.epoch, s.revision
-  from seen s where s.refusal is not null
-  union all
-  select r.delivery, 'later', null, r.n, null, r.epoch, r.revision from ranked r where r.rank > r.slots;
+  select s.delivery, s.refusal, null::bigint, s.n, case when s.refusal = 'busy' then s.claim_until when s.refusal in ('early', 'stale') then s.due_at end,
+    v_epochs[s.at], v_revisions[s.at]
+  from seen s;
 end $$;
 
 -- record: what came of claimed attempts, valid while the token stands, expired or not. One array per column, fields as
@@ -124,23 +138,27 @@ create or replace function posthaste.record(
   p_rules text[], p_own_due_ats timestamptz[], p_retry_afters int[],
   p_healths text[], p_epochs int[], p_revisions int[], p_pause_untils timestamptz[])
 returns table (place int, state text, due_at timestamptz)
-language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_now timestamptz;
 begin
   perform posthaste.lock_endpoints(p_endpoints);
   v_now := clock_timestamp();
   return query
-  with hit as materialized (
-    select r.i::int as i, r.delivery, r.token, w.endpoint, e.revision = p_revisions[r.i] as current,
+  with won as (
+    -- Delivered is delivered, whatever the endpoint has come to meanwhile.
+    delete from posthaste.work w using unnest(p_deliveries, p_tokens) with ordinality as r (delivery, token, i)
+    where p_outcomes[r.i] = 'delivered' and w.delivery = r.delivery and w.token = r.token and w.n = p_ns[r.i] and w.state = 'sending'
+    returning r.i::int as i, 'delivered' as final, null::text as final_reason, false as current, w.delivery, w.endpoint, w.tenant, w.event,
+      w.event_at, w.event_type, w.sequence, w.created_at, w.kind, w.generation
+  ), hit as materialized (
+    select r.i::int as i, r.delivery, r.token, e.revision = p_revisions[r.i] as current,
       case
-        when p_outcomes[r.i] = 'delivered' then 'delivered'
         when w.cancel_requested then 'cancelled'
         when p_outcomes[r.i] = 'retrying' and (e.state in ('disabled', 'deleted') or w.queued_at <= e.cancel_before) then 'cancelled'
         else p_outcomes[r.i]
       end as final,
       case
-        when p_outcomes[r.i] = 'delivered' then null
         when w.cancel_requested then 'requested'
         when p_outcomes[r.i] = 'retrying' and e.state in ('disabled', 'deleted') then 'endpoint_' || e.state
         when p_outcomes[r.i] = 'retrying' and w.queued_at <= e.cancel_before then 'endpoint_disabled'
@@ -149,11 +167,14 @@ begin
     from unnest(p_deliveries, p_tokens) with ordinality as r (delivery, token, i)
     join posthaste.work w on w.delivery = r.delivery and w.token = r.token and w.n = p_ns[r.i] and w.state = 'sending'
     join posthaste.endpoints e on e.id = w.endpoint
-  ), ended as (
+    where p_outcomes[r.i] <> 'delivered'
+  ), lost as (
     delete from posthaste.work w using hit h
     where w.delivery = h.delivery and w.token = h.token and h.final <> 'retrying'
     returning h.i, h.final, h.final_reason, h.current, w.delivery, w.endpoint, w.tenant, w.event, w.event_at, w.event_type, w.sequence,
       w.created_at, w.kind, w.generation
+  ), ended as (
+    select * from won union all select * from lost
   ), kept as (
     update posthaste.work w
     set state = 'retrying', lane = case when w.lane = 'bulk' then 'bulk' else 'retry' end, token = null, claim_until = null,
@@ -241,7 +262,7 @@ end $$;
 
 -- give back: a granted claim that was not sent. The number and the slot are free again.
 create or replace function posthaste.give_back(p_endpoints text[], p_deliveries text[], p_tokens bigint[])
-returns table (delivery text) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+returns table (delivery text) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan set jit = off as $$
 begin
   perform posthaste.lock_endpoints(p_endpoints);
   return query
@@ -271,14 +292,14 @@ end $$;
 -- delivery is due at once. Only the scanner calls it, after p_grace of its own uninterrupted contact with the
 -- database: after an outage, workers first record the answers they hold.
 create or replace function posthaste.reap(p_shards int[], p_grace interval, p_limit int)
-returns table (delivery text, n int) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+returns table (delivery text, n int) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_found text[];
   v_now timestamptz;
 begin
   v_found := array(
     select w.delivery from posthaste.work w
-    where w.shard = any (p_shards) and w.scan_at <= clock_timestamp() and w.state = 'sending' and w.claim_until + p_grace <= clock_timestamp()
+    where w.shard = any (p_shards) and w.scan_at <= statement_timestamp() and w.scan_at < 'infinity' and w.state = 'sending' and w.claim_until + p_grace <= statement_timestamp()
     order by w.scan_at limit p_limit);
   if cardinality(v_found) = 0 then
     return;
@@ -321,7 +342,7 @@ end $$;
 -- waits for no row, and a row that is being claimed or was replayed meanwhile no longer matches.
 -- A row that is none of these, or is being sent, is left alone. `workflow`: one sleeps for it and should be told.
 create or replace function posthaste.finish(p_deliveries text[])
-returns table (delivery text, state text, reason text, workflow boolean) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+returns table (delivery text, state text, reason text, workflow boolean) language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_now timestamptz;
 begin

@@ -10,6 +10,14 @@ import type { SenderDeps, SendOptions } from './sender.ts';
 /** Claims last deadline + 10 s; a request that has not been written 9 s after the claim was asked for never is. */
 const CLAIM_MARGIN_MS = 9_000;
 
+/** What whoever sends wants to know meanwhile. */
+export interface AttemptEvents {
+  sent(): void;
+  answered(): void;
+  /** Does somebody wait for the slot? */
+  someoneWaits(): boolean;
+}
+
 /** What was granted. */
 export interface Claimed {
   token: number | null;
@@ -43,7 +51,7 @@ export async function attempt(
   claimed: Claimed,
   claimedAt: number,
   options: Pick<SendOptions, 'ownWorkflow'>,
-  someoneWaits: () => boolean,
+  on: AttemptEvents,
 ): Promise<MemberOutcome> {
   const startBefore = claimedAt + CLAIM_MARGIN_MS;
   let result: PostResult | undefined;
@@ -53,6 +61,7 @@ export async function attempt(
   if (endpoint !== undefined && request !== null) {
     logged = request.logged;
     bytes = request.body.length;
+    on.sent();
     result = await deps.egress.post({
       url: endpoint.row.url,
       tenant: row.tenant,
@@ -65,6 +74,7 @@ export async function attempt(
       tls: endpoint.tls,
       startBefore,
     });
+    on.answered();
     if (!result.written && (result.class === 'not_started' || result.class === 'cancelled')) {
       await giveBack(deps.db, [{ delivery: row.delivery, endpoint: row.endpoint, token: claimed.token! }]);
       return { kind: 'left' };
@@ -81,7 +91,7 @@ export async function attempt(
     ownWorkflow: options.ownWorkflow,
   });
   const recording = deps.recorder.add(attempted.record);
-  if (someoneWaits()) deps.recorder.flush();
+  if (on.someoneWaits()) deps.recorder.flush();
   const recorded = await recording;
   return {
     kind: 'recorded',

@@ -7,6 +7,7 @@ import type { Starter } from '../temporal/starter.ts';
 import type { Gate } from './gate.ts';
 import type { Living } from './living.ts';
 import type { MemberOutcome } from './outcome.ts';
+import type { Progress } from './progress.ts';
 import type { Sender } from './sender.ts';
 
 export interface ActivityDeps {
@@ -16,6 +17,7 @@ export interface ActivityDeps {
   clock: DbClock;
   starter: Starter;
   living: Living;
+  progress: Progress;
   grouping: 'auto' | 'never';
   log: Log;
   /** There may be news of an endpoint for the health step. */

@@ -12,6 +12,7 @@ import { finish, park } from '../db/verbs.ts';
 import { type DispatchResult, LANE_QUEUES } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { MemberOutcome } from './outcome.ts';
+import type { GroupProgress } from './progress.ts';
 import { runPump } from './pump.ts';
 
 export const DISPATCH_ALIVE_MS = 30_000;
@@ -47,6 +48,7 @@ export async function attemptDispatch(
     );
   }, RENEW_MS);
   let leaving: NodeJS.Timeout | undefined;
+  let progress: GroupProgress | undefined;
   try {
     const ready = rows.filter((row) => row.state !== 'sending');
     const lane = ready[0]?.lane ?? 'first';
@@ -61,11 +63,13 @@ export async function attemptDispatch(
       if (parked.length > 0) await park(deps.db, parked, dispatchId);
     };
     const starts: Promise<unknown>[] = [];
+    progress = deps.progress.begin(dispatchId, ready);
     const ownWorkflow = (): boolean =>
       deps.grouping === 'never' ||
       (deps.starter.budget.take('single', performance.now()) && deps.living.reserve());
 
     const onOutcome = (row: LoadedDelivery, outcome: MemberOutcome): void => {
+      progress?.done(row.tenant);
       switch (outcome.kind) {
         case 'recorded':
           deps.observe(row, outcome);
@@ -120,5 +124,6 @@ export async function attemptDispatch(
     clearInterval(beat);
     clearInterval(renew);
     clearInterval(leaving);
+    progress?.end();
   }
 }

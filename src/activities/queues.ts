@@ -5,6 +5,7 @@
 import type { LoadedDelivery } from '../db/load.ts';
 import type { Gate } from './gate.ts';
 import type { MemberOutcome } from './outcome.ts';
+import type { Slots } from './slots.ts';
 
 const MAX_CLAIM = 250;
 export const SLOT_RETRY_MS = 100;
@@ -24,10 +25,9 @@ export interface Member {
 
 export interface EndpointQueue {
   waiting: Member[];
-  inFlight: number;
   blockedUntil: number; // performance.now(); a denial makes it wait for a free slot or a moment
   claimedAt: number; // when it was last asked for
-  fullSince: number | null; // since when this group alone fills the endpoint's cap, with members waiting behind
+  fullSince: number | null; // since when this process fills the endpoint's cap, with members waiting behind
 }
 
 /** No slot for patienceMs and none for its neighbours either, or none for five times as long whatever they got. */
@@ -39,12 +39,12 @@ export function impatient(member: Member, grantedAt: number | undefined, patienc
 }
 
 /**
- * Members behind their own group's requests are given up on like those whom others keep from a slot: an endpoint that
+ * Members behind their own process's requests are given up on like those whom others keep from a slot: an endpoint that
  * hangs would else keep the group, and what counts it as a first attempt, for as long as all its members take.
  */
 export function giveUp(
   queues: Map<string, EndpointQueue>,
-  granted: Granted,
+  slots: Pick<Slots, 'silentSince'>,
   patienceMs: number,
   begunAt: number,
   settle: (member: LoadedDelivery, outcome: MemberOutcome) => void,
@@ -53,7 +53,10 @@ export function giveUp(
   let some = false;
   for (const [endpoint, queue] of queues) {
     if (queue.fullSince === null || queue.waiting.length === 0) continue;
-    const still = now - Math.max(queue.fullSince, granted.get(endpoint) ?? 0);
+    // While answers wait to be recorded, or claims to be granted, the endpoint is not what is slow.
+    const silentSince = slots.silentSince(endpoint);
+    if (silentSince === null) continue;
+    const still = now - Math.max(queue.fullSince, silentSince);
     if (still < patienceMs && now - begunAt < 5 * patienceMs) continue;
     for (const member of queue.waiting.splice(0)) settle(member.row, { kind: 'denied' });
     some = true;
@@ -71,12 +74,13 @@ export function worthClaiming(gate: Gate, queues: Map<string, EndpointQueue>, la
 }
 
 /**
- * Up to MAX_CLAIM members, at most as many of an endpoint as its cap lets this group have in flight; and when to look
- * again if there are none.
+ * Up to MAX_CLAIM members, at most as many of an endpoint as its cap leaves beside what this process has in flight there;
+ * and when to look again if there are none.
  */
 export function nextBatch(
   queues: Map<string, EndpointQueue>,
   capOf: (endpoint: string) => number | undefined,
+  flyingAt: (endpoint: string) => number,
   gate: Gate,
 ): { batch: Member[]; soonMs: number } {
   const batch: Member[] = [];
@@ -88,12 +92,13 @@ export function nextBatch(
     if (batch.length >= room) break;
     if (queue.waiting.length === 0 || queue.blockedUntil > now) continue;
     const cap = capOf(endpoint) ?? 10;
+    const flying = flyingAt(endpoint);
     const { tenant } = queue.waiting[0]!.row;
     const share = gate.freeFor(tenant) - (taken.get(tenant) ?? 0);
-    const take = Math.min(cap - queue.inFlight, room - batch.length, share, queue.waiting.length);
-    if (cap - queue.inFlight < 1) queue.fullSince ??= now;
+    const take = Math.min(cap - flying, room - batch.length, share, queue.waiting.length);
+    if (cap - flying < 1) queue.fullSince ??= now;
     // At its cap an endpoint frees slots one by one; they are claimed by the half, or after a moment.
-    const few = take < Math.min(cap / 2, queue.waiting.length) && queue.inFlight > 0;
+    const few = take < Math.min(cap / 2, queue.waiting.length) && flying > 0;
     if (take < 1) continue;
     if (few && now - queue.claimedAt < SLOT_PAUSE_MS) {
       soonMs = SLOT_PAUSE_MS;

@@ -13,11 +13,12 @@
 import type { DbClock } from '../db/clock.ts';
 import { type LoadedDelivery, loadContents } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
-import { type ClaimAnswer, claim, giveBack } from '../db/verbs.ts';
+import { type ClaimAnswer, giveBack } from '../db/verbs.ts';
 import type { Egress } from '../egress/post.ts';
 import type { Log } from '../log.ts';
 import type { MasterKeys } from '../secrets.ts';
 import { attempt, type Claimed } from './attempt.ts';
+import { type Claimer, createClaimer } from './claimer.ts';
 import type { Gate } from './gate.ts';
 import type { MemberOutcome } from './outcome.ts';
 import type { PreparedEndpoint } from './prepare.ts';
@@ -34,6 +35,7 @@ import {
   worthClaiming,
 } from './queues.ts';
 import type { Recorder } from './recorder.ts';
+import { createSlots, type Slots } from './slots.ts';
 
 export interface SendOptions {
   /** How long a member may wait for a slot before it is denied. */
@@ -69,16 +71,30 @@ export interface SenderDeps {
   log: Log;
 }
 
+/** What all groups of a process share. */
+interface Parts {
+  prepared: PreparedEndpoints;
+  claimer: Claimer;
+  slots: Slots;
+  granted: Granted;
+}
+
 /** Receivers refuse signatures that are 5 min off; a clock this wrong is broken. */
 const MAX_CLOCK_ERROR_MS = 5_000;
+const ALONE = { sent() {}, answered() {}, someoneWaits: () => true };
 /** Bodies in memory for one statement: 256 KiB each at the most by default. */
 const LOAD_AHEAD = 60;
 
 const unsureOfTime = (deps: SenderDeps): boolean => deps.clock.uncertaintyMs() > MAX_CLOCK_ERROR_MS;
 
 export function createSender(deps: SenderDeps): Sender {
-  const granted: Granted = new Map();
-  const prepared = createPreparedEndpoints(deps);
+  const parts: Parts = {
+    prepared: createPreparedEndpoints(deps),
+    claimer: createClaimer(deps.db),
+    slots: createSlots(),
+    granted: new Map(),
+  };
+  const { prepared, granted } = parts;
   return {
     async sendClaimed(row, claimed, claimedAt, options) {
       deps.gate.enter(row.tenant);
@@ -90,7 +106,7 @@ export function createSender(deps: SenderDeps): Sender {
           return { kind: 'left' };
         }
         const endpoints = await prepared.get(new Map([[row.endpoint, claimed.revision!]]));
-        return await attempt(deps, row, endpoints.get(row.endpoint), claimed, claimedAt, options, () => true);
+        return await attempt(deps, row, endpoints.get(row.endpoint), claimed, claimedAt, options, ALONE);
       } catch (error) {
         deps.log.error(
           { err: error, delivery: row.delivery },
@@ -104,15 +120,14 @@ export function createSender(deps: SenderDeps): Sender {
     },
     async send(members, options, onOutcome) {
       if (granted.size > 20_000) granted.clear();
-      await sendBatch(deps, prepared, granted, members, options, onOutcome);
+      await sendBatch(deps, parts, members, options, onOutcome);
     },
   };
 }
 
 async function sendBatch(
   deps: SenderDeps,
-  prepared: PreparedEndpoints,
-  granted: Granted,
+  parts: Parts,
   rows: readonly LoadedDelivery[],
   options: SendOptions,
   onOutcome: (member: LoadedDelivery, outcome: MemberOutcome) => void,
@@ -120,11 +135,11 @@ async function sendBatch(
   if (unsureOfTime(deps)) {
     throw new Error('This worker does not know the time well enough to sign; it asks the database again.');
   }
+  const { slots, granted } = parts;
   const queues = new Map<string, EndpointQueue>();
   for (const row of rows) {
     const queue = queues.get(row.endpoint) ?? {
       waiting: [],
-      inFlight: 0,
       blockedUntil: 0,
       claimedAt: 0,
       fullSince: null,
@@ -150,15 +165,11 @@ async function sendBatch(
   ): Promise<void> => {
     const queue = queues.get(member.row.endpoint)!;
     try {
-      const outcome = await attempt(
-        deps,
-        member.row,
-        endpoint,
-        answer,
-        claimedAt,
-        options,
-        () => queue.waiting.length > 0,
-      );
+      const outcome = await attempt(deps, member.row, endpoint, answer, claimedAt, options, {
+        sent: () => slots.sent(member.row.endpoint),
+        answered: () => slots.answered(member.row.endpoint),
+        someoneWaits: () => queue.waiting.length > 0,
+      });
       settle(member.row, outcome);
     } catch (error) {
       deps.log.error(
@@ -167,80 +178,94 @@ async function sendBatch(
       );
       settle(member.row, { kind: 'left' });
     } finally {
-      queue.inFlight--;
-      queue.blockedUntil = 0;
+      slots.leave(member.row.endpoint);
       deps.gate.leave(member.row.tenant);
       member.row.content = null;
       wake();
     }
   };
+  const stopListening = slots.listen((endpoint) => {
+    const queue = queues.get(endpoint);
+    if (queue === undefined || queue.waiting.length === 0) return;
+    queue.blockedUntil = 0;
+    wake();
+  });
 
-  while (left > 0) {
-    const stopping = options.stop.aborted || failure !== undefined;
-    if (stopping) {
-      for (const queue of queues.values()) {
-        for (const member of queue.waiting.splice(0)) settle(member.row, { kind: 'left' });
+  const claimAll = async (): Promise<void> => {
+    while (left > 0) {
+      const stopping = options.stop.aborted || failure !== undefined;
+      if (stopping) {
+        for (const queue of queues.values()) {
+          for (const member of queue.waiting.splice(0)) settle(member.row, { kind: 'left' });
+        }
+        if (left === 0) break;
       }
-      if (left === 0) break;
-    }
-    const worth = !stopping && worthClaiming(deps.gate, queues, lastClaimAt);
-    const { batch, soonMs } = worth
-      ? nextBatch(queues, (endpoint) => prepared.peek(endpoint)?.row.cap, deps.gate)
-      : { batch: [], soonMs: stopping ? SLOT_RETRY_MS : CLAIM_PAUSE_MS };
-    if (batch.length > 0) {
-      lastClaimAt = performance.now();
-      try {
-        if (batch.some(({ row }) => row.content === null))
-          await loadContents(deps.db, withNext(queues, batch));
-        const claimedAt = performance.now();
-        const answers = await claim(
-          deps.db,
-          batch.map(({ row }) => ({ delivery: row.delivery, generation: row.generation, n: row.n })),
-        );
-        const byDelivery = new Map(answers.map((answer) => [answer.delivery, answer]));
-        const endpoints = await endpointsOf(deps, prepared, batch, byDelivery);
-        for (const member of batch) {
-          const answer = byDelivery.get(member.row.delivery)!; // one for each that was asked for
-          const queue = queues.get(member.row.endpoint)!;
-          if (answer.verdict === 'granted') {
-            queue.inFlight++;
-            queue.fullSince = null;
-            granted.set(member.row.endpoint, claimedAt);
-            deps.gate.enter(member.row.tenant);
-            void run(member, endpoints.get(member.row.endpoint), answer, claimedAt);
-          } else if (answer.verdict === 'later') {
-            member.deniedAt ??= claimedAt;
-            queue.blockedUntil = performance.now() + SLOT_RETRY_MS;
-            if (impatient(member, granted.get(member.row.endpoint), options.patienceMs))
-              settle(member.row, { kind: 'denied' });
-            else queue.waiting.push(member);
-          } else {
-            settle(member.row, {
-              kind: 'refused',
-              verdict: answer.verdict,
-              untilMs: answer.until?.getTime() ?? null,
-              n: answer.n,
-            });
+      const worth = !stopping && worthClaiming(deps.gate, queues, lastClaimAt);
+      const { batch, soonMs } = worth
+        ? nextBatch(queues, (endpoint) => parts.prepared.peek(endpoint)?.row.cap, slots.taken, deps.gate)
+        : { batch: [], soonMs: stopping ? SLOT_RETRY_MS : CLAIM_PAUSE_MS };
+      if (batch.length > 0) {
+        lastClaimAt = performance.now();
+        const asked = new Set(batch);
+        for (const { row } of batch) slots.take(row.endpoint);
+        try {
+          if (batch.some(({ row }) => row.content === null))
+            await loadContents(deps.db, withNext(queues, batch));
+          const claimedAt = performance.now();
+          const answers = await parts.claimer.claim(batch.map(({ row }) => row));
+          const endpoints = await endpointsOf(deps, parts.prepared, batch, answers);
+          for (const member of batch) {
+            const answer = answers.get(member.row.delivery)!; // one for each that was asked for
+            const queue = queues.get(member.row.endpoint)!;
+            asked.delete(member);
+            if (answer.verdict !== 'granted') slots.drop(member.row.endpoint);
+            if (answer.verdict === 'granted') {
+              queue.fullSince = null;
+              granted.set(member.row.endpoint, claimedAt);
+              deps.gate.enter(member.row.tenant);
+              void run(member, endpoints.get(member.row.endpoint), answer, claimedAt);
+            } else if (answer.verdict === 'later') {
+              member.deniedAt ??= claimedAt;
+              queue.blockedUntil = performance.now() + SLOT_RETRY_MS;
+              if (impatient(member, granted.get(member.row.endpoint), options.patienceMs))
+                settle(member.row, { kind: 'denied' });
+              else queue.waiting.push(member);
+            } else {
+              settle(member.row, {
+                kind: 'refused',
+                verdict: answer.verdict,
+                untilMs: answer.until?.getTime() ?? null,
+                n: answer.n,
+              });
+            }
+          }
+        } catch (error) {
+          failure = error;
+          for (const member of asked) {
+            slots.drop(member.row.endpoint);
+            settle(member.row, { kind: 'left' });
           }
         }
-      } catch (error) {
-        failure = error;
-        for (const member of batch) settle(member.row, { kind: 'left' });
+        continue;
       }
-      continue;
+      if (!stopping && giveUp(queues, slots, options.patienceMs, begunAt, settle)) continue;
+      // Nothing can be claimed now: wait for an answer, a stop, or the moment to ask again for a slot.
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(done, soonMs);
+        function done(): void {
+          clearTimeout(timer);
+          options.stop.removeEventListener('abort', done);
+          resolve();
+        }
+        wake = done;
+        options.stop.addEventListener('abort', done);
+      });
     }
-    if (!stopping && giveUp(queues, granted, options.patienceMs, begunAt, settle)) continue;
-    // Nothing can be claimed now: wait for an answer, a stop, or the moment to ask again for a slot.
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(done, soonMs);
-      function done(): void {
-        clearTimeout(timer);
-        options.stop.removeEventListener('abort', done);
-        resolve();
-      }
-      wake = done;
-      options.stop.addEventListener('abort', done);
-    });
+  };
+  try {
+    await claimAll();
+  } finally {
+    stopListening();
   }
   if (failure !== undefined) throw failure;
 }

@@ -9,7 +9,7 @@ import type { MemberOutcome } from './outcome.ts';
 
 export async function sendTest(deps: ActivityDeps, row: LoadedDelivery): Promise<MemberOutcome> {
   const claimedAt = performance.now();
-  const [answer] = await claim(deps.db, [{ delivery: row.delivery, generation: row.generation, n: row.n }]);
+  const [answer] = await claim(deps.db, [row]);
   const { verdict, until, n } = answer!;
   if (verdict === 'later') return { kind: 'denied' };
   if (verdict !== 'granted') return { kind: 'refused', verdict, untilMs: until?.getTime() ?? null, n };

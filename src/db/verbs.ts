@@ -21,6 +21,8 @@ export type ClaimVerdict = (typeof CLAIM_VERDICTS)[number];
 
 export interface ClaimAsk {
   delivery: string;
+  endpoint: string;
+  kind: 'live' | 'replay' | 'test';
   generation: number;
   n: number; // attempts made, as the caller last read it
 }
@@ -35,13 +37,31 @@ export interface ClaimAnswer {
   revision: number | null; // of the endpoint's settings
 }
 
-/** Asks for the right to make the next attempt of each delivery. One answer per ask, in no order. */
+/**
+ * Asks for the right to make the next attempt of each delivery. One answer per ask, in no order; of one endpoint's, those
+ * that stand first are granted first.
+ */
 export async function claim(db: Db, asks: readonly ClaimAsk[]): Promise<ClaimAnswer[]> {
+  const places = new Map<string, { at: number; sends: number; tests: number }>();
+  const ats: number[] = [];
+  const ranks: number[] = [];
+  for (const { endpoint, kind } of asks) {
+    let place = places.get(endpoint);
+    if (place === undefined) {
+      place = { at: places.size + 1, sends: 0, tests: 0 };
+      places.set(endpoint, place);
+    }
+    ats.push(place.at);
+    ranks.push(kind === 'test' ? ++place.tests : ++place.sends);
+  }
   const result = await db.query({
     name: 'claim',
-    text: 'select delivery, verdict, token, n, until, epoch, revision from posthaste.claim($1, $2, $3)',
+    text: 'select delivery, verdict, token, n, until, epoch, revision from posthaste.claim($1, $2, $3, $4, $5, $6)',
     values: [
+      texts([...places.keys()]),
       texts(asks.map((a) => a.delivery)),
+      int4s(ats),
+      int4s(ranks),
       int4s(asks.map((a) => a.generation)),
       int4s(asks.map((a) => a.n)),
     ],

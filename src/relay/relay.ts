@@ -7,6 +7,7 @@
  * becomes one dispatch/<id> group at the next group token. A crash between the fan-out and the start leaves rows and
  * a group nobody works on: the scanner (scanner.ts) finds them. Follow a delivery: src/workflows/delivery.ts next.
  */
+import type { Progress } from '../activities/progress.ts';
 import { type FannedOut, fanOut, type Position } from '../db/outbox.ts';
 import { isUnreachable, type Pool } from '../db/pool.ts';
 import { refreshStatistics } from '../db/upkeep.ts';
@@ -30,6 +31,8 @@ export interface RelayOptions {
   /** Expected worker time per event of a tenant, ms; learnt from attempts of this process. */
   costOf: (tenant: string) => number;
   weightOf?: (tenant: string) => number;
+  /** Of the workers of this process. */
+  progress: Pick<Progress, 'left'>;
 }
 
 export interface Relay {
@@ -74,7 +77,7 @@ export function createRelay(options: RelayOptions): Relay {
   const { db, starter, log } = options;
   const leases = createLeases(db, options.processId, options.roles);
   const discovery = createDiscovery(db);
-  const bound = createBound(db, BOUND, (kind, id) =>
+  const bound = createBound(db, BOUND, options.progress, (kind, id) =>
     starter.began(kind === 'dispatch' ? dispatchWorkflowId(id) : deliveryWorkflowId(id)),
   );
   const deficits: Deficits = new Map();

@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createRecorder } from '../../src/activities/recorder.ts';
 import { createPool, type Pool } from '../../src/db/pool.ts';
-import { claim } from '../../src/db/verbs.ts';
 import { createLog } from '../../src/log.ts';
+import { claim } from '../support/claim.ts';
 import { attemptRecord } from '../support/interleave.ts';
 import { createDatabase, type TestDatabase } from '../support/postgres.ts';
 import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';

@@ -1,6 +1,7 @@
 /** Why each attempt was followed by what followed, and what is still to come, as the API shows it. */
 import { describe, expect, test } from 'vitest';
-import { claim, reap, record } from '../../src/db/verbs.ts';
+import { reap, record } from '../../src/db/verbs.ts';
+import { claim } from '../support/claim.ts';
 import { DEAD, maker, RETRYING, recordOf } from './made.ts';
 import { rig } from './support.ts';
 

@@ -1,8 +1,8 @@
 /** Deliveries: lists over unfinished and ended ones, attempts as sent and received, resend, cancel, dead letters. */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { makeTest } from '../../src/db/tests.ts';
-import { claim } from '../../src/db/verbs.ts';
 import { newId } from '../../src/ids.ts';
+import { claim } from '../support/claim.ts';
 import { seedEndpoint } from '../support/seed.ts';
 import { DEAD, maker, RETRYING } from './made.ts';
 import { rig } from './support.ts';

@@ -1,7 +1,8 @@
 /** Deliveries and attempts made in the database as a relay and a worker would, for tests of what the API shows. */
 import { expect } from 'vitest';
-import { type AttemptRecord, type ClaimAnswer, claim, record } from '../../src/db/verbs.ts';
+import { type AttemptRecord, type ClaimAnswer, record } from '../../src/db/verbs.ts';
 import { newId } from '../../src/ids.ts';
+import { claim } from '../support/claim.ts';
 import { seedEndpoint, seedWork } from '../support/seed.ts';
 import type { Rig } from './support.ts';
 

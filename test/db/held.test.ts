@@ -4,7 +4,8 @@ import { healthDue } from '../../src/db/health.ts';
 import { resend } from '../../src/db/operators.ts';
 import { createPool, type Pool } from '../../src/db/pool.ts';
 import { scanHold } from '../../src/db/scan.ts';
-import { claim, claimPump, finish, giveBack, newPump, park, reap, record } from '../../src/db/verbs.ts';
+import { claimPump, finish, giveBack, newPump, park, reap, record } from '../../src/db/verbs.ts';
+import { claim } from '../support/claim.ts';
 import { attemptRecord } from '../support/interleave.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';
@@ -178,9 +179,11 @@ it('replays take three quarters of the slots of an endpoint, also of one with a 
   const deliveries = await seedWork(db, 'permits', id, 10);
   await db.query(`update posthaste.work set lane = 'bulk' where endpoint = $1`, [id]);
   const asks = deliveries.map((delivery) => ({ delivery, generation: 1, n: 0 }));
-  expect((await claim(db, asks)).filter((answer) => answer.verdict === 'granted')).toHaveLength(2);
+  const granted = (await claim(db, asks)).filter((answer) => answer.verdict === 'granted');
+  expect(granted).toHaveLength(2);
   await db.query('update posthaste.endpoint_state set rate_limit = null where endpoint = $1', [id]);
-  expect((await claim(db, asks)).filter((answer) => answer.verdict === 'granted')).toHaveLength(4);
+  const rest = asks.filter((ask) => !granted.some(({ delivery }) => delivery === ask.delivery));
+  expect((await claim(db, rest)).filter((answer) => answer.verdict === 'granted')).toHaveLength(4);
 });
 
 it('health is told how much comes in for an endpoint in mode pump, of new deliveries alone', async () => {

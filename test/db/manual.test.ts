@@ -4,7 +4,8 @@ import { classifyResult } from '../../src/activities/result.ts';
 import { type LoadedDelivery, loadDeliveries } from '../../src/db/load.ts';
 import { resend } from '../../src/db/operators.ts';
 import { createPool, type Pool } from '../../src/db/pool.ts';
-import { claim, reap, record } from '../../src/db/verbs.ts';
+import { reap, record } from '../../src/db/verbs.ts';
+import { claim } from '../support/claim.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';
 

@@ -2,8 +2,9 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createPool, type Pool } from '../../src/db/pool.ts';
-import { claim, claimPump, leavePump, newPump, park, record } from '../../src/db/verbs.ts';
+import { claimPump, leavePump, newPump, park, record } from '../../src/db/verbs.ts';
 import { type PermitRow, permits, split } from '../../src/domain/permits.ts';
+import { claim } from '../support/claim.ts';
 import { attemptRecord } from '../support/interleave.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';

@@ -12,8 +12,9 @@ import {
   replayPage,
   scanReplays,
 } from '../../src/db/replays.ts';
-import { claim, record } from '../../src/db/verbs.ts';
+import { record } from '../../src/db/verbs.ts';
 import { newId } from '../../src/ids.ts';
+import { claim } from '../support/claim.ts';
 import { cleanUpLater } from '../support/clean-up.ts';
 import { attemptRecord } from '../support/interleave.ts';
 import { createDatabase } from '../support/postgres.ts';

@@ -1,15 +1,8 @@
 /** The four verbs against real sessions: what is granted, what is refused, and that slots stay exact. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPool, type Pool } from '../../src/db/pool.ts';
-import {
-  type AttemptRecord,
-  type ClaimAnswer,
-  claim,
-  finish,
-  giveBack,
-  reap,
-  record,
-} from '../../src/db/verbs.ts';
+import { type AttemptRecord, type ClaimAnswer, finish, giveBack, reap, record } from '../../src/db/verbs.ts';
+import { claim } from '../support/claim.ts';
 import { attemptRecord, interleave } from '../support/interleave.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';

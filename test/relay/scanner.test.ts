@@ -1,11 +1,11 @@
 /** When the scanner may call a claim lost: only after a while of its own unbroken contact with the database. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest';
 import { createPool, type Pool } from '../../src/db/pool.ts';
-import { claim } from '../../src/db/verbs.ts';
 import { createLog } from '../../src/log.ts';
 import type { Leases } from '../../src/relay/leases.ts';
 import { createScanner, REAP_GRACE_MS, type Scanner } from '../../src/relay/scanner.ts';
 import type { Starter } from '../../src/temporal/starter.ts';
+import { claim } from '../support/claim.ts';
 import { until } from '../support/engine.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';

@@ -5,16 +5,9 @@
 import { expect } from 'vitest';
 import type { Pool } from '../../src/db/pool.ts';
 import { insertReplay, replayPage } from '../../src/db/replays.ts';
-import {
-  type AttemptRecord,
-  type ClaimAnswer,
-  claim,
-  finish,
-  giveBack,
-  reap,
-  record,
-} from '../../src/db/verbs.ts';
+import { type AttemptRecord, type ClaimAnswer, finish, giveBack, reap, record } from '../../src/db/verbs.ts';
 import { newId } from '../../src/ids.ts';
+import { claim } from './claim.ts';
 import { seedEndpoint, seedTenant, seedWork } from './seed.ts';
 
 /** What a worker would record for a granted claim. */
