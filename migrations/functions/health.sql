@@ -15,7 +15,7 @@ returns table (
   ), who as (
     select n.endpoint from news n
     union
-    (select h.endpoint from posthaste.endpoint_health h where h.shard = any (p_shards) and h.wake_at <= statement_timestamp() order by h.wake_at limit 500)
+    (select h.endpoint from posthaste.endpoint_health h where h.shard = any (p_shards) and h.wake_at <= statement_timestamp() and h.wake_at < 'infinity' order by h.wake_at limit 500)
   ), said as (
     select n.endpoint, array_agg(n.id) as ids,
       json_agg(n.fact::jsonb || jsonb_build_object('atMs', floor(extract(epoch from n.at) * 1000)) order by n.id) as facts
@@ -27,7 +27,7 @@ returns table (
     (s.recent_rate * exp(greatest(-40, -extract(epoch from clock_timestamp() - s.send_rate_at)::float8 / 2)))::real,
     case when s.mode = 'pump' then (select count(*) / 10.0 from (
       select from posthaste.work w where w.endpoint = s.endpoint and w.held_deadline is not null and w.lane <> 'bulk'
-        and w.delivery >= 'dlv_' || posthaste.id_time(clock_timestamp() - interval '10 seconds') limit 5000) x) else 0 end::real,
+        and w.delivery >= 'dlv_' || posthaste.id_time(statement_timestamp() - interval '10 seconds') limit 5000) x) else 0 end::real,
     s.last_success_at, s.pause_until, s.cap, e.timeout_ms, e.state, e.revision, s.fails_in_row,
     case when s.mode = 'pump' then (select count(*)::int from (select from posthaste.work w where w.endpoint = s.endpoint and w.held_deadline is not null limit 1000) x) else 0 end,
     floor(extract(epoch from clock_timestamp()) * 1000)

@@ -53,7 +53,7 @@ create or replace function posthaste.take_notices(p_shards int[], p_lease interv
 returns table (id bigint, kind text, at timestamptz, facts jsonb, tries int, endpoint text, tenant text, tenant_name text, addresses text[], expired boolean)
 language sql volatile as $$
   with due as (
-    select n.id from posthaste.notices n where n.shard = any (p_shards) and n.due_at <= statement_timestamp()
+    select n.id from posthaste.notices n where n.shard = any (p_shards) and n.due_at <= statement_timestamp() and n.due_at < 'infinity'
     order by n.due_at limit p_limit for update skip locked
   ), taken as (
     update posthaste.notices n set tries = least(n.tries + 1, 1000),

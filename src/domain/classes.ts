@@ -348,7 +348,7 @@ export const OUTCOME_CLASSES = {
     'none',
     'sender',
     OURS,
-    'This worker ran out of a resource or could not read a secret; nothing is wrong with the receiver.',
+    'This worker ran out of a resource, could not run past the deadline, or could not read a secret; nothing is known against the receiver.',
     'Nothing to do; the fault is on our side.',
   ),
   cancelled: row(

@@ -15,6 +15,7 @@ import type { Pool, Pools, Waiter } from './pool.ts';
 import type { PostInput, PostResult } from './post.ts';
 import { explain, headerPairs, type ResponseHeaders, retryAfterOf } from './result.ts';
 import type { Target } from './target.ts';
+import { wasFrozen } from './timers.ts';
 
 /** What all attempts of one egress share. */
 export interface AttemptContext {
@@ -81,7 +82,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     this.#headers = headers;
     this.#headBytes = headBytes;
     this.#resolve = resolve;
-    this.#timer = setTimeout(onDeadline, input.timeoutMs, this);
+    this.#timer = setTimeout(onDeadline, input.timeoutMs, this, performance.now() + input.timeoutMs);
   }
 
   start(): void {
@@ -95,11 +96,14 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     else this.#settle('cancelled', '');
   }
 
-  deadline(): void {
+  /** `frozen`: this process could not run for a while, so nobody can say who was silent. */
+  deadline(frozen: boolean): void {
     if (this.#status !== null) {
       this.#settleByStatus(false);
     } else if (this.#phase === 'queued') {
       this.#settle(this.#written ? 'reset_reused' : 'queue_timeout', '');
+    } else if (frozen) {
+      this.#settle('local', '');
     } else {
       // While name servers or the proxy are silent, nothing is known about the receiver.
       const phase = this.#dialling?.phase;
@@ -190,7 +194,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     this.#responseHeaders = headers;
     if (now - this.#started + BODY_MS < this.#input.timeoutMs) {
       clearTimeout(this.#timer);
-      this.#timer = setTimeout(onDeadline, BODY_MS, this);
+      this.#timer = setTimeout(onDeadline, BODY_MS, this, now + BODY_MS);
     }
   }
 
@@ -319,8 +323,9 @@ function faultName(error: Error): string {
 }
 
 /** After one more look at the sockets: a process that was stopped finds answers there that came in time. */
-function onDeadline(attempt: Attempt): void {
+function onDeadline(attempt: Attempt, dueAt: number): void {
+  const frozen = wasFrozen(dueAt);
   setImmediate(() => {
-    if (!attempt.settled) attempt.deadline();
+    if (!attempt.settled) attempt.deadline(frozen);
   });
 }

@@ -4,6 +4,7 @@
 import type { LookupAddress } from 'node:dns';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
+import { PeerTimer } from './timers.ts';
 
 /** A failure of ours with a code like those of the system. */
 export class DialError extends Error {
@@ -42,18 +43,18 @@ export function settled(
   lateCode: string,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => socket.destroy(new DialError(lateCode)), ms);
+    const timer = new PeerTimer(ms, () => socket.destroy(new DialError(lateCode)));
     // Stays: an error after the hand-over is told by undici, and must never be uncaught.
     socket.on('error', (error) => {
-      clearTimeout(timer);
+      timer.clear();
       reject(error);
     });
     socket.once('close', () => {
-      clearTimeout(timer);
+      timer.clear();
       reject(new DialError('ECONNRESET'));
     });
     socket.once(event, () => {
-      clearTimeout(timer);
+      timer.clear();
       resolve();
     });
   });

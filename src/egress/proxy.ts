@@ -11,6 +11,7 @@ import type { OutcomeClass } from '../domain/classes.ts';
 import { classifyProxy } from '../domain/classify.ts';
 import type { DnsResolver } from './resolver.ts';
 import type { Target } from './target.ts';
+import { PeerTimer } from './timers.ts';
 
 /** A parsed EGRESS_PROXY. */
 export interface ProxyServer {
@@ -117,17 +118,17 @@ async function proxyAddress(proxy: ProxyServer, resolver: DnsResolver): Promise<
 
 function ready(socket: Socket, event: 'connect' | 'secureConnect'): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => socket.destroy(new ProxyRefusal('proxy_unavailable')), REACH_MS);
+    const timer = new PeerTimer(REACH_MS, () => socket.destroy(new ProxyRefusal('proxy_unavailable')));
     socket.on('error', (error: NodeJS.ErrnoException) => {
-      clearTimeout(timer);
+      timer.clear();
       reject(error);
     });
     socket.once('close', () => {
-      clearTimeout(timer);
+      timer.clear();
       reject(new ProxyRefusal('proxy_unavailable'));
     });
     socket.once(event, () => {
-      clearTimeout(timer);
+      timer.clear();
       resolve();
     });
   });
@@ -143,9 +144,9 @@ function readHead(socket: Socket): Promise<ConnectAnswer> {
   return new Promise((resolve, reject) => {
     let head = Buffer.alloc(0);
     const fail = () => finish(() => reject(new ProxyRefusal('proxy_unavailable')));
-    const timer = setTimeout(fail, ANSWER_MS);
+    const timer = new PeerTimer(ANSWER_MS, fail);
     function finish(then: () => void): void {
-      clearTimeout(timer);
+      timer.clear();
       socket.off('readable', onReadable);
       socket.off('end', fail);
       socket.off('close', fail);

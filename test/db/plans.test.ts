@@ -4,13 +4,14 @@
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { fanOut, type Position } from '../../src/db/outbox.ts';
-import { type Client, createPool, type Db, type Pool } from '../../src/db/pool.ts';
+import { createPool, type Db, type Pool } from '../../src/db/pool.ts';
 import { acquireLeases } from '../../src/db/shards.ts';
 import { refreshStatistics } from '../../src/db/upkeep.ts';
 import { claimPump, finish, giveBack, newPump, record } from '../../src/db/verbs.ts';
 import { newId } from '../../src/ids.ts';
 import { claim } from '../support/claim.ts';
 import { attemptRecord } from '../support/interleave.ts';
+import { looksOf } from '../support/looks.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { enqueueMany, seedEndpoint, seedTenant, seedWork } from '../support/seed.ts';
 
@@ -22,33 +23,6 @@ beforeAll(async () => {
   db = createPool((await createDatabase()).url, { max: 1 }); // one connection keeps its plans
 });
 afterAll(() => db.end());
-
-/** Rows that a call looked at, by index or not. What PostgreSQL counts includes what it has not yet published. */
-async function looksOf(call: (client: Client) => Promise<unknown>, table = 'work'): Promise<number> {
-  const client = await db.connect();
-  const looks = async (): Promise<number> => {
-    const { rows } = await client.query(
-      `select (pg_stat_get_xact_tuples_returned(t.oid)
-         + (select sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) from pg_index i where i.indrelid = t.oid))::int as looks
-       from (select $1::regclass as oid) t`,
-      [`posthaste.${table}`],
-    );
-    return rows[0].looks;
-  };
-  try {
-    await client.query('begin');
-    const before = await looks();
-    await call(client);
-    const after = await looks();
-    await client.query('commit');
-    return after - before;
-  } catch (error) {
-    await client.query('rollback');
-    throw error;
-  } finally {
-    client.release();
-  }
-}
 
 it('the verbs read no more of a burst than what they are asked about, with plans from before it', async () => {
   await seedTenant(db, 'a');
@@ -76,13 +50,13 @@ it('the verbs read no more of a burst than what they are asked about, with plans
   let answers: Awaited<ReturnType<typeof claim>> = [];
   const BOUND = 12 * BATCH; // a few looks at each row; reading the table would be 5,000 and more
   expect(
-    await looksOf(async (client) => {
+    await looksOf(db, async (client) => {
       answers = await claim(client, some.map(ask));
     }),
   ).toBeLessThan(BOUND);
   expect(answers.map(({ verdict }) => verdict)).toEqual(new Array(BATCH).fill('granted'));
   expect(
-    await looksOf((client) =>
+    await looksOf(db, (client) =>
       giveBack(
         client,
         answers.slice(0, 10).map(({ delivery, token }) => ({ delivery, endpoint: id, token: token! })),
@@ -90,14 +64,14 @@ it('the verbs read no more of a burst than what they are asked about, with plans
     ),
   ).toBeLessThan(BOUND);
   expect(
-    await looksOf((client) =>
+    await looksOf(db, (client) =>
       record(
         client,
         answers.slice(10).map((granted, i) => attemptRecord(granted, id, i % 2 ? 'delivered' : 'retrying')),
       ),
     ),
   ).toBeLessThan(BOUND);
-  expect(await looksOf((client) => finish(client, some))).toBeLessThan(BOUND);
+  expect(await looksOf(db, (client) => finish(client, some))).toBeLessThan(BOUND);
 });
 
 it('a pump with a backlog reads about what it sends', async () => {
@@ -119,7 +93,7 @@ it('a pump with a backlog reads about what it sends', async () => {
   );
   expect(await refreshStatistics(db, BURST, 0)).toBe(true);
   let claims: unknown[] | null = null;
-  const looks = await looksOf(async (client) => {
+  const looks = await looksOf(db, async (client) => {
     claims = (await claimPump(client, id, pump, BATCH, 15_000)).claims;
   });
   expect(claims).toHaveLength(BATCH);
@@ -150,9 +124,13 @@ it('a fan-out reads what it takes of a burst, with plans from before it', async 
   await enqueueMany(db, 'f', 'a.b', BURST, 100);
   expect(await refreshStatistics(db, 0, BURST)).toBe(true);
   let taken = 0;
-  const looks = await looksOf(async (client) => {
-    taken = await fan(client, BATCH);
-  }, 'outbox');
+  const looks = await looksOf(
+    db,
+    async (client) => {
+      taken = await fan(client, BATCH);
+    },
+    'outbox',
+  );
   expect(taken).toBe(BATCH);
   expect(looks).toBeLessThan(12 * BATCH);
 });
