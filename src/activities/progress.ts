@@ -9,12 +9,16 @@ export interface GroupProgress {
 
 export interface Progress {
   begin(dispatch: string, members: readonly { tenant: string }[]): GroupProgress;
-  /** undefined: nobody here works on it. */
+  /** Empty: all are made. undefined: nobody here works on it, or that it has ended was told. */
   left(dispatch: string): ReadonlyMap<string, number> | undefined;
 }
 
+const MOST_ENDED = 10_000;
+const NONE: ReadonlyMap<string, number> = new Map();
+
 export function createProgress(): Progress {
   const groups = new Map<string, Map<string, number>>();
+  const ended = new Set<string>();
   return {
     begin(dispatch, members) {
       const left = new Map<string, number>();
@@ -27,10 +31,13 @@ export function createProgress(): Progress {
           else left.delete(tenant);
         },
         end() {
-          if (groups.get(dispatch) === left) groups.delete(dispatch);
+          if (groups.get(dispatch) !== left) return;
+          groups.delete(dispatch);
+          if (ended.size >= MOST_ENDED) ended.clear(); // no relay here that asks
+          ended.add(dispatch);
         },
       };
     },
-    left: (dispatch) => groups.get(dispatch),
+    left: (dispatch) => groups.get(dispatch) ?? (ended.delete(dispatch) ? NONE : undefined),
   };
 }

@@ -1,7 +1,8 @@
 /**
  * Group commit: items that arrive while a statement is under way share the next one. Called by intake.ts.
  *
- * A lone item waits for nothing. While `parallel` groups are being written the next one collects, up to its bounds.
+ * A lone item waits for nothing. While `parallel` groups are being written the next one collects, up to its bounds; and
+ * soon after a group a few items wait for more, as a statement costs the same for one as for many.
  * When a group fails, each of its members is tried again alone, so that one bad item never fails strangers; when the
  * reason says that nobody could succeed (`hopeless`), all get it at once.
  */
@@ -28,12 +29,17 @@ export interface GrouperOptions<T, R> {
   maxRows: number;
   maxBytes: number;
   parallel: number;
+  /** So long after a group was begun the next one collects, unless it has `enough`. Milliseconds. */
+  spacingMs: number;
+  enough: number;
 }
 
 export function createGrouper<T, R>(options: GrouperOptions<T, R>): Grouper<T, R> {
   let queue: Entry<T, R>[] = [];
   let running = 0;
-  let scheduled = false;
+  let scheduled: NodeJS.Timeout | NodeJS.Immediate | undefined;
+  let spaced = false; // what is scheduled waits for more
+  let begunAt = Number.NEGATIVE_INFINITY;
   let pending = 0;
   let idle: (() => void)[] = [];
 
@@ -96,9 +102,11 @@ export function createGrouper<T, R>(options: GrouperOptions<T, R>): Grouper<T, R
   };
 
   const flush = (): void => {
-    scheduled = false;
+    scheduled = undefined;
+    spaced = false;
     while (queue.length > 0 && running < options.parallel) {
       running++;
+      begunAt = performance.now();
       void write(take()).finally(() => {
         running--;
         schedule();
@@ -107,9 +115,12 @@ export function createGrouper<T, R>(options: GrouperOptions<T, R>): Grouper<T, R
   };
 
   const schedule = (): void => {
-    if (scheduled || queue.length === 0 || running >= options.parallel) return;
-    scheduled = true;
-    setImmediate(flush);
+    if (queue.length === 0 || running >= options.parallel) return;
+    const waitMs = queue.length >= options.enough ? 0 : begunAt + options.spacingMs - performance.now();
+    if (scheduled !== undefined && (!spaced || waitMs > 0)) return;
+    if (spaced) clearTimeout(scheduled as NodeJS.Timeout);
+    spaced = waitMs > 0;
+    scheduled = spaced ? setTimeout(flush, waitMs) : setImmediate(flush);
   };
 
   return {

@@ -89,7 +89,7 @@ export function texts(values: Nullable<string>): Buffer | null {
   return buffer.subarray(0, at);
 }
 
-export function byteas(values: Nullable<Buffer>): Buffer | null {
+export function byteas(values: Nullable<Uint8Array>): Buffer | null {
   let bytes = 0;
   let some = false;
   for (const value of values) {
@@ -102,7 +102,9 @@ export function byteas(values: Nullable<Buffer>): Buffer | null {
   let at = HEAD_BYTES;
   for (const value of values) {
     at = buffer.writeInt32BE(value === null ? -1 : value.length, at);
-    if (value !== null) at += value.copy(buffer, at);
+    if (value === null) continue;
+    buffer.set(value, at);
+    at += value.length;
   }
   return buffer.subarray(0, at);
 }

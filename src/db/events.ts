@@ -1,4 +1,5 @@
 /** Events as the API writes and reads them. Producers' own way in is the SQL function posthaste.enqueue. */
+import { bools, byteas, texts, timestamps } from './arrays.ts';
 import type { Db } from './pool.ts';
 
 /** An event with an id, not yet written. `id` was made from `atMs`, or is the caller's own. */
@@ -14,31 +15,25 @@ export interface NewEvent {
   body: Uint8Array;
 }
 
-/** The events column by column. Bodies are packed into one buffer: that travels in binary. */
+/** The events column by column. */
 export function columns(events: readonly NewEvent[]) {
   return {
-    ids: events.map((e) => e.id),
-    ats: events.map((e) => iso(e.atMs)),
-    types: events.map((e) => e.type),
-    raws: events.map((e) => e.raw),
-    contentTypes: events.map((e) => e.contentType),
-    versions: events.map((e) => e.version),
-    occurred: events.map((e) => (e.occurredAtMs === null ? null : iso(e.occurredAtMs))),
-    packed: events.length === 1 ? (events[0] as NewEvent).body : Buffer.concat(events.map((e) => e.body)),
-    lengths: events.map((e) => e.body.length),
+    ids: texts(events.map((e) => e.id)),
+    ats: timestamps(events.map((e) => e.atMs)),
+    types: texts(events.map((e) => e.type)),
+    raws: bools(events.map((e) => e.raw)),
+    contentTypes: texts(events.map((e) => e.contentType)),
+    // Versions may exceed 2^53, and moments may lie in any year: as text, when there are any.
+    versions: allNull(events.map((e) => e.version)),
+    occurred: allNull(
+      events.map((e) => (e.occurredAtMs === null ? null : new Date(e.occurredAtMs).toISOString())),
+    ),
+    bodies: byteas(events.map((e) => e.body)),
   };
 }
 
-let isoMs = Number.NaN;
-let isoText = '';
-
-/** Most events of a group share a millisecond. */
-function iso(ms: number): string {
-  if (ms !== isoMs) {
-    isoText = new Date(ms).toISOString();
-    isoMs = ms;
-  }
-  return isoText;
+function allNull<T>(values: (T | null)[]): (T | null)[] | null {
+  return values.every((value) => value === null) ? null : values;
 }
 
 /** Writes a group of events in one commit. Answers the ids that were written; those of unknown tenants are missing. */
@@ -46,9 +41,9 @@ export async function accept(db: Db, events: readonly NewEvent[]): Promise<Set<s
   const c = columns(events);
   const result = await db.query({
     name: 'accept',
-    text: `select id from posthaste.accept($1, $2, $3, $4, $5, $6, $7, $8, posthaste.unpack($9, $10))`,
+    text: 'select id from posthaste.accept($1, $2, $3, $4, $5, $6, $7, $8, $9)',
     values: [
-      events.map((e) => e.tenant),
+      texts(events.map((e) => e.tenant)),
       c.ids,
       c.ats,
       c.types,
@@ -56,8 +51,7 @@ export async function accept(db: Db, events: readonly NewEvent[]): Promise<Set<s
       c.contentTypes,
       c.versions,
       c.occurred,
-      c.packed,
-      c.lengths,
+      c.bodies,
     ],
     rowMode: 'array',
   });

@@ -1,4 +1,5 @@
 /** Requests and events that carry a key: the grouped way in (migrations/functions/accept.sql), and the clean-up of old keys. */
+import { bools, byteas, int4s, texts } from './arrays.ts';
 import { columns, type NewEvent } from './events.ts';
 import type { Db } from './pool.ts';
 
@@ -28,24 +29,23 @@ export async function acceptKeyed(
   const result = await db.query({
     name: 'accept_keyed',
     text: `select event, outcome, id, at, response
-      from posthaste.accept_keyed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+      from posthaste.accept_keyed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
     values: [
       options.lockMs,
       options.atomic,
-      requests.map((r) => r.tenant),
-      requests.map((r) => r.key),
-      requests.map((r) => r.hash),
-      requests.flatMap((r, index) => r.events.map(() => index + 1)),
+      texts(requests.map((r) => r.tenant)),
+      texts(requests.map((r) => r.key)),
+      byteas(requests.map((r) => r.hash)),
+      int4s(requests.flatMap((r, index) => r.events.map(() => index + 1))),
       c.ids,
-      events.map((e) => e.own),
+      bools(events.map((e) => e.own)),
       c.ats,
       c.types,
       c.raws,
       c.contentTypes,
       c.versions,
       c.occurred,
-      c.packed,
-      c.lengths,
+      c.bodies,
     ],
   });
   return result.rows;

@@ -7,12 +7,16 @@
  * retrying deliveries do not count.
  */
 
-import type { Progress } from '../activities/progress.ts';
 import { countUnfinished, livingDispatches } from '../db/dispatches.ts';
 import type { Pool } from '../db/pool.ts';
 
 /** A group that was just started and that nobody works on here: so long all its members are taken to be open. */
 const FRESH_MS = 300;
+
+/** How far groups are that this process works on, if it works: src/activities/progress.ts. */
+export interface GroupsHere {
+  left(dispatch: string): ReadonlyMap<string, number> | undefined;
+}
 
 export interface Bound {
   room(): number;
@@ -33,7 +37,7 @@ export interface Bound {
 export function createBound(
   db: Pool,
   limit: number,
-  progress: Pick<Progress, 'left'>,
+  progress: GroupsHere,
   onBegun: (kind: 'dispatch' | 'delivery', id: string) => void,
 ): Bound {
   const perTenantLimit = Math.max(1, Math.floor(limit / 4));
@@ -67,7 +71,10 @@ export function createBound(
       const here: (readonly [string, number])[] = [];
       for (const [id, started] of dispatches) {
         const left = progress.left(id);
-        if (left !== undefined) {
+        if (left?.size === 0) {
+          dispatches.delete(id);
+          onBegun('dispatch', id);
+        } else if (left !== undefined) {
           started.members = null;
           here.push(...left);
         } else if (started.members !== null && performance.now() - started.at < FRESH_MS) {

@@ -7,7 +7,6 @@
  * becomes one dispatch/<id> group at the next group token. A crash between the fan-out and the start leaves rows and
  * a group nobody works on: the scanner (scanner.ts) finds them. Follow a delivery: src/workflows/delivery.ts next.
  */
-import type { Progress } from '../activities/progress.ts';
 import { type FannedOut, fanOut, type Position } from '../db/outbox.ts';
 import { isUnreachable, type Pool } from '../db/pool.ts';
 import { refreshStatistics } from '../db/upkeep.ts';
@@ -17,7 +16,7 @@ import type { Log } from '../log.ts';
 import { NEVER_OUTSTANDING } from '../temporal/budget.ts';
 import type { Starter } from '../temporal/starter.ts';
 import { deliveryWorkflowId, dispatchWorkflowId } from '../workflows/contract.ts';
-import { type Bound, createBound } from './bound.ts';
+import { type Bound, createBound, type GroupsHere } from './bound.ts';
 import { createDiscovery, type Discovery } from './discovery.ts';
 import { createLeases, type Leases, RENEW_MS } from './leases.ts';
 
@@ -32,7 +31,7 @@ export interface RelayOptions {
   costOf: (tenant: string) => number;
   weightOf?: (tenant: string) => number;
   /** Of the workers of this process. */
-  progress: Pick<Progress, 'left'>;
+  progress: GroupsHere;
 }
 
 export interface Relay {

@@ -15,8 +15,10 @@ const OUTSTANDING: Record<StartClass, number> = { single: 4, endpoint: 4, retryG
 /** With POSTHASTE_GROUPING=never nothing else can be done with what is ready: only the outstanding are limited. */
 export const NEVER_OUTSTANDING = 20;
 const GROUP_FLOOR = 8; // per second
+/** More groups a second shorten waits by milliseconds, and what Temporal spends on them is missing when something fails. */
+const GROUP_MOST = 10;
 const RATE_MIN = 12;
-const RATE_MAX = 80;
+const RATE_MAX = 40;
 const SLOW_MS = 250;
 const QUICK_MS = 80;
 const BURST_SECONDS = 0.5;
@@ -46,7 +48,7 @@ export function createStartBudget(start: number, outstanding: () => number, init
 
   const share = (kind: StartClass): number => {
     const rest = rate - GROUP_FLOOR;
-    if (kind === 'group') return Math.max(GROUP_FLOOR, rate / 2);
+    if (kind === 'group') return Math.min(GROUP_MOST, Math.max(GROUP_FLOOR, rate / 2));
     if (kind === 'endpoint') return Math.max(1, rest / 4);
     if (kind === 'retryGroup') return Math.max(1, rest / 4);
     return Math.max(0.5, rest);

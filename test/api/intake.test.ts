@@ -162,6 +162,8 @@ test('closing waits for events under way', async () => {
     maxRows: 2,
     maxBytes: 10,
     parallel: 1,
+    spacingMs: 0,
+    enough: 1,
   });
   for (const n of [1, 2, 3, 4, 5]) void grouper.add(n).then((result) => results.push(result));
   const closed = grouper.close();
@@ -184,9 +186,42 @@ test('groups keep their bounds, and a name occurs once in each', async () => {
     maxRows: 3,
     maxBytes: 10,
     parallel: 1,
+    spacingMs: 0,
+    enough: 1,
   });
   await Promise.all(
     ['a', 'a2', 'b', 'c', 'a3', 'x'.repeat(50), 'y', 'z23456789', 'w'].map((item) => grouper.add(item)),
   );
   expect(groups).toEqual([['a', 'b', 'c'], ['a2'], ['a3'], ['x'.repeat(50)], ['y', 'z23456789'], ['w']]);
+});
+
+test('what follows a group closely shares the next statement, unless there is enough of it', async () => {
+  const groups: number[][] = [];
+  const make = (spacingMs: number) =>
+    createGrouper<number, number>({
+      run: async (items) => {
+        groups.push(items);
+        return items;
+      },
+      hopeless: () => false,
+      bytes: () => 1,
+      maxRows: 100,
+      maxBytes: 1_000,
+      parallel: 2,
+      spacingMs,
+      enough: 3,
+    });
+  const patient = make(300); // far longer than the turns of the loop below
+  await patient.add(1); // a lone item waits for nothing
+  const second = patient.add(2);
+  await new Promise(setImmediate);
+  const third = patient.add(3);
+  await Promise.all([second, third]);
+  expect(groups).toEqual([[1], [2, 3]]);
+
+  groups.length = 0;
+  const never = make(2 ** 31 - 1);
+  await never.add(1);
+  await Promise.all([2, 3, 4].map((item) => never.add(item)));
+  expect(groups).toEqual([[1], [2, 3, 4]]);
 });
