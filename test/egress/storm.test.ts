@@ -40,7 +40,7 @@ test.each([1, 2, 3])(
     let most = 0;
     const posts = Array.from({ length: 600 }, async (_, i) => {
       const host = 1 + Math.floor(chance() * 12);
-      const timeoutMs = 50 + Math.floor(chance() * 400);
+      const timeoutMs = 100 + Math.floor(chance() * 1_500);
       const signal = chance() < 0.1 ? pick(controllers).signal : undefined;
       const started = performance.now();
       const result = await client.send(`http://127.0.0.${host}:${receiver.port}/${i}`, {
@@ -51,7 +51,7 @@ test.each([1, 2, 3])(
         signal,
       });
       most = Math.max(most, client.egress.stats().openSockets);
-      expect(performance.now() - started).toBeLessThan(timeoutMs + 1_500);
+      expect(performance.now() - started).toBeLessThan(timeoutMs + 5_000);
       written.push(result.written);
       if (result.class === 'ok') expect(result.status).toBe(200);
       return result.class;
