@@ -2,6 +2,8 @@
  * The engine of a process: relay and scanner, workers and what they send with. Called by src/process.ts for the roles
  * relay and worker; the only place where these parts meet.
  */
+
+import { createEndings } from './activities/endings.ts';
 import { createGate } from './activities/gate.ts';
 import { createActivities } from './activities/index.ts';
 import { createLiving, type Living } from './activities/living.ts';
@@ -154,6 +156,7 @@ async function startSending(parts: Parts) {
     starter: parts.starter,
     living: parts.living,
     progress: parts.progress,
+    endings: createEndings(),
     grouping: config.grouping,
     log,
     stopping: parts.stopping,

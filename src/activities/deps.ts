@@ -4,6 +4,7 @@ import type { LoadedDelivery } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
 import type { Log } from '../log.ts';
 import type { Starter } from '../temporal/starter.ts';
+import type { Endings } from './endings.ts';
 import type { Gate } from './gate.ts';
 import type { Living } from './living.ts';
 import type { MemberOutcome } from './outcome.ts';
@@ -18,6 +19,7 @@ export interface ActivityDeps {
   starter: Starter;
   living: Living;
   progress: Progress;
+  endings: Endings;
   grouping: 'auto' | 'never';
   log: Log;
   /** There may be news of an endpoint for the health step. */

@@ -18,6 +18,8 @@ import { runPump } from './pump.ts';
 export const DISPATCH_ALIVE_MS = 30_000;
 const RENEW_MS = 8_000;
 const LEAVE_MS = 100;
+/** A group that took so long waited for a member. */
+const LINGERED_MS = 5_000;
 const REAP_GRACE_MS = 15_000;
 /** A member waits so long for a slot or a token; then its endpoint goes to mode pump. Replays have time. */
 const PATIENCE_MS = { first: 1_000, retry: 1_000, bulk: 5_000, held: 1_000 } as const;
@@ -66,7 +68,7 @@ export async function attemptDispatch(
     progress = deps.progress.begin(dispatchId, ready);
     const ownWorkflow = (): boolean =>
       deps.grouping === 'never' ||
-      (deps.starter.budget.take('single', performance.now()) && deps.living.reserve());
+      (deps.starter.budget.take('retry', performance.now()) && deps.living.reserve());
 
     const onOutcome = (row: LoadedDelivery, outcome: MemberOutcome): void => {
       progress?.done(row.tenant);
@@ -115,6 +117,8 @@ export async function attemptDispatch(
     await letGo();
     await Promise.all(starts);
     await dissolve(deps.db, [], [dispatchId], REAP_GRACE_MS);
+    progress.end();
+    if (performance.now() - began > LINGERED_MS) await deps.endings.turn(stop);
     deps.log.debug(
       { dispatch: dispatchId, ms: Math.round(performance.now() - began), ...result },
       'group done',

@@ -133,13 +133,13 @@ export function createScanner(options: ScannerOptions): Scanner {
   const singleRoom = (): number =>
     options.grouping === 'never'
       ? Math.max(0, NEVER_OUTSTANDING - starter.outstanding())
-      : starter.budget.available('single', performance.now());
+      : starter.budget.available('retry', performance.now());
 
   const wakeLate = async (shards: readonly number[]): Promise<void> => {
     const room = singleRoom();
     if (room < 1) return;
     for (const row of await scanWake(db, shards, room)) {
-      starter.budget.take('single', performance.now());
+      starter.budget.take('retry', performance.now());
       void starter.wakeDelivery(row, row.generation);
     }
   };
@@ -154,7 +154,7 @@ export function createScanner(options: ScannerOptions): Scanner {
     const singles = never ? singleRoom() : Math.min(singleRoom(), options.livingRoom());
     if (never || waiting <= singles) {
       for (const row of await scanAdopt(db, shards, LANES, singles, ALIVE_MS)) {
-        starter.budget.take('single', performance.now());
+        starter.budget.take('retry', performance.now());
         void starter.startDelivery(row, { generation: row.generation, lane: 'retry' });
       }
       return never && waiting > singles;

@@ -7,11 +7,18 @@
  * however slow it is: what would queue there waits in the outbox and makes groups larger. Within that, rates adapt to
  * the measured time from start to first attempt. Groups of first attempts keep a floor that nothing can take.
  */
-export const START_CLASSES = ['group', 'endpoint', 'retryGroup', 'single'] as const;
+/** `retry`: a workflow of its own, or a word to it, for a delivery that was attempted before; it can wait in its row. */
+export const START_CLASSES = ['group', 'endpoint', 'retryGroup', 'retry', 'single'] as const;
 export type StartClass = (typeof START_CLASSES)[number];
 
 /** Outstanding starts below which a class may start: singles give way first, groups of first attempts last. */
-const OUTSTANDING: Record<StartClass, number> = { single: 4, endpoint: 4, retryGroup: 5, group: 6 };
+const OUTSTANDING: Record<StartClass, number> = {
+  single: 4,
+  retry: 4,
+  endpoint: 4,
+  retryGroup: 5,
+  group: 6,
+};
 /** With POSTHASTE_GROUPING=never nothing else can be done with what is ready: only the outstanding are limited. */
 export const NEVER_OUTSTANDING = 20;
 const GROUP_FLOOR = 8; // per second
@@ -51,6 +58,7 @@ export function createStartBudget(start: number, outstanding: () => number, init
     if (kind === 'group') return Math.min(GROUP_MOST, Math.max(GROUP_FLOOR, rate / 2));
     if (kind === 'endpoint') return Math.max(1, rest / 4);
     if (kind === 'retryGroup') return Math.max(1, rest / 4);
+    if (kind === 'retry') return Math.max(2, rest / 6);
     return Math.max(0.5, rest);
   };
   /** Silence says nothing against Temporal: without this a rate that overload cut would stay low for ever. */
@@ -64,6 +72,7 @@ export function createStartBudget(start: number, outstanding: () => number, init
   // the second between two scans brings; groups of first attempts are asked for all the time.
   const burst: Record<StartClass, number> = {
     single: BURST_SECONDS,
+    retry: 1,
     endpoint: 1,
     retryGroup: 1,
     group: 0.25,

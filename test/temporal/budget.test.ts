@@ -56,4 +56,18 @@ describe('the start budget', () => {
     for (let ms = 1_000; ms <= 10_000; ms += 1_000) while (budget.take('endpoint', ms)) groups++;
     expect(groups).toBeGreaterThanOrEqual(45);
   });
+
+  it('gives what can wait in its row little of it, and first attempts’ groups no more than ten a second', () => {
+    const budget = createStartBudget(0, () => 0);
+    for (let ms = 0; ms < 60_000; ms += 100) budget.observe(30, ms);
+    const taken = { group: 0, retry: 0 };
+    for (let ms = 60_000; ms < 70_000; ms += 5) {
+      if (budget.take('group', ms)) taken.group++;
+      if (budget.take('retry', ms)) taken.retry++;
+    }
+    expect(taken.group).toBeGreaterThan(90);
+    expect(taken.group).toBeLessThanOrEqual(102);
+    expect(taken.retry).toBeGreaterThan(20);
+    expect(taken.retry).toBeLessThanOrEqual(62);
+  });
 });
