@@ -179,7 +179,7 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     roles: parts.roles.join('+'),
     costOf: parts.observer.costOf,
     weightOf: (tenant) => weights.of.get(tenant) ?? 1,
-    progress: parts.progress,
+    progress: starter.seesAttempts ? parts.progress : null,
   });
   const scanner = createScanner({
     db,

@@ -71,7 +71,7 @@ export async function attemptDispatch(
       (deps.starter.budget.take('retry', performance.now()) && deps.living.reserve());
 
     const onOutcome = (row: LoadedDelivery, outcome: MemberOutcome): void => {
-      progress?.done(row.tenant);
+      if (outcome.kind !== 'left') progress?.done(row.tenant);
       switch (outcome.kind) {
         case 'recorded':
           deps.observe(row, outcome);
@@ -118,6 +118,7 @@ export async function attemptDispatch(
     await Promise.all(starts);
     await dissolve(deps.db, [], [dispatchId], REAP_GRACE_MS);
     progress.end();
+    clearInterval(renew); // it would find the group dissolved
     if (performance.now() - began > LINGERED_MS) await deps.endings.turn(stop);
     deps.log.debug(
       { dispatch: dispatchId, ms: Math.round(performance.now() - began), ...result },
@@ -128,6 +129,6 @@ export async function attemptDispatch(
     clearInterval(beat);
     clearInterval(renew);
     clearInterval(leaving);
-    progress?.end();
+    progress?.abandon();
   }
 }

@@ -6,21 +6,26 @@
 import { sleep } from './sleep.ts';
 
 const PER_SECOND = 3;
-const MOST_MS = 20_000;
+/** Beyond it they end at once: each holds one of the worker's places for activities. */
+const MOST_WAITING = 30;
 
 export interface Endings {
-  /** Resolves when it is its turn, after 20 s at the latest, or when `stop` aborts. */
+  /** Resolves when it is its turn, or at once when many wait already or `stop` aborts. */
   turn(stop: AbortSignal): Promise<void>;
 }
 
 export function createEndings(): Endings {
   let nextAt = Number.NEGATIVE_INFINITY;
+  let waiting = 0;
   return {
-    turn(stop) {
+    async turn(stop) {
+      if (waiting >= MOST_WAITING) return;
       const now = performance.now();
-      const at = Math.min(Math.max(now, nextAt), now + MOST_MS);
+      const at = Math.max(now, nextAt);
       nextAt = at + 1_000 / PER_SECOND;
-      return sleep(at - now, stop);
+      waiting++;
+      await sleep(at - now, stop);
+      waiting--;
     },
   };
 }

@@ -4,7 +4,10 @@
  */
 export interface GroupProgress {
   done(tenant: string): void;
+  /** What is not done is no longer the group's. */
   end(): void;
+  /** It broke off: from here on only the rows say how far it is. Does nothing after `end`. */
+  abandon(): void;
 }
 
 export interface Progress {
@@ -29,6 +32,9 @@ export function createProgress(): Progress {
           const rest = left.get(tenant)! - 1;
           if (rest > 0) left.set(tenant, rest);
           else left.delete(tenant);
+        },
+        abandon() {
+          if (groups.get(dispatch) === left) groups.delete(dispatch);
         },
         end() {
           if (groups.get(dispatch) !== left) return;

@@ -204,7 +204,7 @@ async function sendClaims(
 /** Its workflow sleeps until it is told, or a quarter of an hour has passed. Without a token for that, a little later. */
 function tell(deps: ActivityDeps, delivery: string): void {
   if (deps.stopping.aborted) return;
-  if (deps.starter.budget.take('retry', performance.now())) void deps.starter.wakeIfRunning(delivery);
+  if (deps.starter.budget.take('single', performance.now())) void deps.starter.wakeIfRunning(delivery);
   else setTimeout(tell, TELL_MS, deps, delivery).unref();
 }
 

@@ -184,6 +184,13 @@ async function sendBatch(
       wake();
     }
   };
+  /** Asked for, and neither granted nor refused. */
+  const leave = (members: Iterable<Member>): void => {
+    for (const member of members) {
+      slots.drop(member.row.endpoint);
+      settle(member.row, { kind: 'left' });
+    }
+  };
   const stopListening = slots.listen((endpoint) => {
     const queue = queues.get(endpoint);
     if (queue === undefined || queue.waiting.length === 0) return;
@@ -211,8 +218,15 @@ async function sendBatch(
         try {
           if (batch.some(({ row }) => row.content === null))
             await loadContents(deps.db, withNext(queues, batch));
-          const claimedAt = performance.now();
-          const answers = await parts.claimer.claim(batch.map(({ row }) => row));
+          const claims = await parts.claimer.claim(
+            batch.map(({ row }) => row),
+            options.stop,
+          );
+          if (claims === null) {
+            leave(asked);
+            continue;
+          }
+          const { answers, claimedAt } = claims;
           const endpoints = await endpointsOf(deps, parts.prepared, batch, answers);
           for (const member of batch) {
             const answer = answers.get(member.row.delivery)!; // one for each that was asked for
@@ -241,10 +255,7 @@ async function sendBatch(
           }
         } catch (error) {
           failure = error;
-          for (const member of asked) {
-            slots.drop(member.row.endpoint);
-            settle(member.row, { kind: 'left' });
-          }
+          leave(asked);
         }
         continue;
       }

@@ -2,7 +2,7 @@
  * Group commit: items that arrive while a statement is under way share the next one. Called by intake.ts.
  *
  * A lone item waits for nothing. While `parallel` groups are being written the next one collects, up to its bounds; and
- * soon after a group a few items wait for more, as a statement costs the same for one as for many.
+ * where items come side by side, a few wait for more soon after a group, as a statement costs the same for one as for many.
  * When a group fails, each of its members is tried again alone, so that one bad item never fails strangers; when the
  * reason says that nobody could succeed (`hopeless`), all get it at once.
  */
@@ -34,12 +34,16 @@ export interface GrouperOptions<T, R> {
   enough: number;
 }
 
+/** For so long items are taken to come side by side. */
+const BESIDE_MS = 1_000;
+
 export function createGrouper<T, R>(options: GrouperOptions<T, R>): Grouper<T, R> {
   let queue: Entry<T, R>[] = [];
   let running = 0;
   let scheduled: NodeJS.Timeout | NodeJS.Immediate | undefined;
   let spaced = false; // what is scheduled waits for more
   let begunAt = Number.NEGATIVE_INFINITY;
+  let besideAt = Number.NEGATIVE_INFINITY; // two were under way at once
   let pending = 0;
   let idle: (() => void)[] = [];
 
@@ -116,7 +120,9 @@ export function createGrouper<T, R>(options: GrouperOptions<T, R>): Grouper<T, R
 
   const schedule = (): void => {
     if (queue.length === 0 || running >= options.parallel) return;
-    const waitMs = queue.length >= options.enough ? 0 : begunAt + options.spacingMs - performance.now();
+    const now = performance.now();
+    const alone = now - besideAt > BESIDE_MS; // one producer that waits for each answer would only be slowed down
+    const waitMs = alone || queue.length >= options.enough ? 0 : begunAt + options.spacingMs - now;
     if (scheduled !== undefined && (!spaced || waitMs > 0)) return;
     if (spaced) clearTimeout(scheduled as NodeJS.Timeout);
     spaced = waitMs > 0;
@@ -127,6 +133,7 @@ export function createGrouper<T, R>(options: GrouperOptions<T, R>): Grouper<T, R
     add(item) {
       return new Promise<R>((resolve, reject) => {
         pending++;
+        if (pending > 1) besideAt = performance.now();
         queue.push({ item, resolve, reject });
         schedule();
       });

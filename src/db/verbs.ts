@@ -23,6 +23,7 @@ export interface ClaimAsk {
   delivery: string;
   endpoint: string;
   kind: 'live' | 'replay' | 'test';
+  lane: string;
   generation: number;
   n: number; // attempts made, as the caller last read it
 }
@@ -42,18 +43,21 @@ export interface ClaimAnswer {
  * that stand first are granted first.
  */
 export async function claim(db: Db, asks: readonly ClaimAsk[]): Promise<ClaimAnswer[]> {
-  const places = new Map<string, { at: number; sends: number; tests: number }>();
+  const places = new Map<string, { at: number; sends: number; tests: number; bulk: number }>();
   const ats: number[] = [];
-  const ranks: number[] = [];
-  for (const { endpoint, kind } of asks) {
+  for (const { endpoint, lane } of asks) {
     let place = places.get(endpoint);
     if (place === undefined) {
-      place = { at: places.size + 1, sends: 0, tests: 0 };
+      place = { at: places.size + 1, sends: 0, tests: 0, bulk: 0 };
       places.set(endpoint, place);
     }
+    if (lane !== 'bulk') place.bulk++; // replays come behind live traffic
     ats.push(place.at);
-    ranks.push(kind === 'test' ? ++place.tests : ++place.sends);
   }
+  const ranks = asks.map(({ endpoint, kind, lane }) => {
+    const place = places.get(endpoint)!;
+    return kind === 'test' ? ++place.tests : lane === 'bulk' ? ++place.bulk : ++place.sends;
+  });
   const result = await db.query({
     name: 'claim',
     text: 'select delivery, verdict, token, n, until, epoch, revision from posthaste.claim($1, $2, $3, $4, $5, $6)',

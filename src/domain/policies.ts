@@ -66,4 +66,6 @@ export const REFUSED: Policy = { pace: 'normal', burnsAttempt: true, health: 'co
 export const NOT_NOW: Policy = { pace: 'minute', burnsAttempt: true, health: 'neutral' };
 export const BLOCKED: Policy = { pace: 'normal', burnsAttempt: true, health: 'neutral' };
 export const FINAL: Policy = { pace: 'never', burnsAttempt: true, health: 'neutral' };
+/** A fault of ours with a request that the receiver may have. */
+export const OURS_SENT: Policy = { pace: 'minute', burnsAttempt: false, health: 'neutral' };
 export const OURS: Policy = { pace: 'soon', burnsAttempt: false, health: 'neutral' };

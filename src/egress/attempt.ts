@@ -103,7 +103,7 @@ export class Attempt implements Waiter, Dispatcher.DispatchHandler {
     } else if (this.#phase === 'queued') {
       this.#settle(this.#written ? 'reset_reused' : 'queue_timeout', '');
     } else if (frozen) {
-      this.#settle('local', '');
+      this.#settle('stalled', '');
     } else {
       // While name servers or the proxy are silent, nothing is known about the receiver.
       const phase = this.#dialling?.phase;

@@ -50,7 +50,7 @@ const SETTINGS = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
   shared_buffers: '256MB',
-  max_connections: '100',
+  max_connections: '300', // 20 for each process with an engine: several workers beside `npm start`
   max_wal_size: '2GB',
   synchronous_commit: 'on',
   fsync: 'on',

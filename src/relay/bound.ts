@@ -11,7 +11,7 @@ import { countUnfinished, livingDispatches } from '../db/dispatches.ts';
 import type { Pool } from '../db/pool.ts';
 
 /** A group that was just started and that nobody works on here: so long all its members are taken to be open. */
-const FRESH_MS = 300;
+const FRESH_MS = 100;
 
 /** How far groups are that this process works on, if it works: src/activities/progress.ts. */
 export interface GroupsHere {
@@ -37,7 +37,7 @@ export interface Bound {
 export function createBound(
   db: Pool,
   limit: number,
-  progress: GroupsHere,
+  progress: GroupsHere | null,
   onBegun: (kind: 'dispatch' | 'delivery', id: string) => void,
 ): Bound {
   const perTenantLimit = Math.max(1, Math.floor(limit / 4));
@@ -70,14 +70,18 @@ export function createBound(
       const known = { dispatches: [] as string[], singles: [...singles] };
       const here: (readonly [string, number])[] = [];
       for (const [id, started] of dispatches) {
-        const left = progress.left(id);
+        const left = progress?.left(id);
         if (left?.size === 0) {
           dispatches.delete(id);
           onBegun('dispatch', id);
         } else if (left !== undefined) {
           started.members = null;
           here.push(...left);
-        } else if (started.members !== null && performance.now() - started.at < FRESH_MS) {
+        } else if (
+          progress !== null &&
+          started.members !== null &&
+          performance.now() - started.at < FRESH_MS
+        ) {
           here.push(...started.members);
         } else {
           known.dispatches.push(id);

@@ -30,8 +30,8 @@ export interface RelayOptions {
   /** Expected worker time per event of a tenant, ms; learnt from attempts of this process. */
   costOf: (tenant: string) => number;
   weightOf?: (tenant: string) => number;
-  /** Of the workers of this process. */
-  progress: GroupsHere;
+  /** Of the workers for first attempts of this process, if it has any. */
+  progress: GroupsHere | null;
 }
 
 export interface Relay {

@@ -7,7 +7,7 @@
  * however slow it is: what would queue there waits in the outbox and makes groups larger. Within that, rates adapt to
  * the measured time from start to first attempt. Groups of first attempts keep a floor that nothing can take.
  */
-/** `retry`: a workflow of its own, or a word to it, for a delivery that was attempted before; it can wait in its row. */
+/** `retry`: a workflow of its own for a delivery that was attempted before; it can wait in its row. */
 export const START_CLASSES = ['group', 'endpoint', 'retryGroup', 'retry', 'single'] as const;
 export type StartClass = (typeof START_CLASSES)[number];
 

@@ -53,3 +53,14 @@ test('a relay beside the worker sees how far a group is, and once that it has en
   expect(progress.left('dsp_1')).toEqual(new Map());
   expect(progress.left('dsp_1')).toBeUndefined();
 });
+
+test('a group that broke off is counted by its rows again', () => {
+  const progress = createProgress();
+  const group = progress.begin('dsp_1', [{ tenant: 'a' }]);
+  group.abandon();
+  expect(progress.left('dsp_1')).toBeUndefined();
+  const again = progress.begin('dsp_2', [{ tenant: 'a' }]);
+  again.end();
+  again.abandon();
+  expect(progress.left('dsp_2')).toEqual(new Map());
+});

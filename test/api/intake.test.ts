@@ -195,7 +195,7 @@ test('groups keep their bounds, and a name occurs once in each', async () => {
   expect(groups).toEqual([['a', 'b', 'c'], ['a2'], ['a3'], ['x'.repeat(50)], ['y', 'z23456789'], ['w']]);
 });
 
-test('what follows a group closely shares the next statement, unless there is enough of it', async () => {
+test('where items come side by side, what follows a group closely shares the next statement, unless there is enough of it', async () => {
   const groups: number[][] = [];
   const make = (spacingMs: number) =>
     createGrouper<number, number>({
@@ -212,16 +212,20 @@ test('what follows a group closely shares the next statement, unless there is en
       enough: 3,
     });
   const patient = make(300); // far longer than the turns of the loop below
-  await patient.add(1); // a lone item waits for nothing
-  const second = patient.add(2);
+  await patient.add(1);
+  await patient.add(2); // one after the other: nobody waits
+  await Promise.all([patient.add(3), patient.add(4)]);
+  const fifth = patient.add(5);
   await new Promise(setImmediate);
-  const third = patient.add(3);
-  await Promise.all([second, third]);
-  expect(groups).toEqual([[1], [2, 3]]);
+  await Promise.all([fifth, patient.add(6)]);
+  expect(groups).toEqual([[1], [2], [3, 4], [5, 6]]);
 
   groups.length = 0;
   const never = make(2 ** 31 - 1);
-  await never.add(1);
-  await Promise.all([2, 3, 4].map((item) => never.add(item)));
-  expect(groups).toEqual([[1], [2, 3, 4]]);
+  await Promise.all([never.add(1), never.add(2)]);
+  await Promise.all([3, 4, 5].map((item) => never.add(item)));
+  expect(groups).toEqual([
+    [1, 2],
+    [3, 4, 5],
+  ]);
 });

@@ -49,7 +49,7 @@ test('silence through a freeze is a fault of ours: the receiver may have answere
   const sent = client.send(`${origin}/hangs`, { timeoutMs: 1_000 });
   await asked;
   freeze(2_500);
-  expect(await sent).toMatchObject({ class: 'local', phase: 'sent', written: true });
+  expect(await sent).toMatchObject({ class: 'stalled', phase: 'sent', written: true });
 });
 
 test('silence without a freeze is the receiver’s', async () => {

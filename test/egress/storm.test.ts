@@ -61,6 +61,7 @@ test.each([1, 2, 3])(
     expect(classes).toContain('ok');
     expect(classes).not.toContain('unknown');
     expect(classes).not.toContain('local');
+    expect(classes).not.toContain('stalled');
     expect(most).toBeLessThanOrEqual(25);
     expect(receiver.requests.length).toBeLessThanOrEqual(
       written.filter(Boolean).length + client.egress.stats().freshRetries,

@@ -81,7 +81,7 @@ describe('a fleet of workers', () => {
     const roundsMs = performance.now() - began;
     await ended(engine.db, deliveries, 180_000);
     // A process that was stopped can't say what the receiver has answered meanwhile.
-    const result = await audit(engine.db, receiver.requests, ['worker_lost', 'local', 'deadline']);
+    const result = await audit(engine.db, receiver.requests, ['worker_lost', 'stalled', 'deadline']);
     console.log(
       `${JSON.stringify(made)} in ${Math.round(roundsMs / 1_000)} s, all in ${Math.round((performance.now() - began) / 1_000)} s: ${JSON.stringify(result)}`,
     );
