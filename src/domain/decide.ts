@@ -66,6 +66,11 @@ export function decide(facts: AttemptFacts): Decision {
     const dueMs = Math.max(facts.resumeAtMs as number, nowMs);
     return later(facts, dueMs, { rule: 'manual', ownDueMs: dueMs, step: facts.step, burned });
   }
+  if (!info.burnsAttempt && info.pace === 'minute') {
+    // Step 0 always has a wait; the schedule stays where it was.
+    const dueMs = Math.ceil(nowMs + (waitMs(policy, 0, jitterKey(facts), 'minute') as number));
+    return later(facts, dueMs, { rule: 'ours', ownDueMs: dueMs, step: facts.step, burned });
+  }
   if (info.pace === 'soon') {
     const tries = Math.max(0, facts.n - facts.burned - 1);
     const spread = 1 + OURS_JITTER * hashUnit(jitterKey(facts));

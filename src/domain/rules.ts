@@ -13,7 +13,7 @@ export const RULES = {
   slower: 'The schedule, slowed down: the receiver or its gateway is overloaded.',
   minute: 'The schedule, but at least a minute: the receiver may still be at work.',
   retry_after: 'The receiver asked for more time than the schedule would have given it.',
-  ours: 'The fault was ours: tried again soon, without counting.',
+  ours: 'The fault was ours: tried again soon, or after a minute if the receiver may have it, without counting.',
   worker_lost: 'The worker vanished before it wrote down the answer: tried again at once, without counting.',
   manual: 'A manual attempt: the schedule stays as it was.',
   deadline: 'The next attempt would come after the deadline: there is none.',

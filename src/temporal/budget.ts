@@ -72,7 +72,7 @@ export function createStartBudget(start: number, outstanding: () => number, init
   // the second between two scans brings; groups of first attempts are asked for all the time.
   const burst: Record<StartClass, number> = {
     single: BURST_SECONDS,
-    retry: 1,
+    retry: 3, // a handful that fail together are still to be seen one by one
     endpoint: 1,
     retryGroup: 1,
     group: 0.25,

@@ -69,9 +69,18 @@ describe('decide', () => {
       const decision = decide(facts({ class: name as OutcomeClass }));
       if (decision.outcome !== 'retrying') throw new Error(`${name} is tried again`);
       expect(decision).toMatchObject({ rule: 'ours', step: 0, burned: 0 });
-      expect(decision.dueMs).toBeGreaterThanOrEqual(NOW + 5_000);
-      expect(decision.dueMs).toBeLessThanOrEqual(NOW + 7_500);
+      const [least, most] = info.pace === 'minute' ? [60_000, 90_000] : [5_000, 7_500];
+      expect(decision.dueMs).toBeGreaterThanOrEqual(NOW + least);
+      expect(decision.dueMs).toBeLessThanOrEqual(NOW + most);
     }
+  });
+
+  it('does not let a fault of ours use up a list', () => {
+    const policy = { ...DEFAULT_POLICY, kind: 'schedule' as const, stepsMs: [1_000, 2_000], maxAttempts: 3 };
+    const decision = decide(facts({ class: 'stalled', step: 2, burned: 2, n: 3, policy }));
+    if (decision.outcome !== 'retrying') throw new Error('it is tried again');
+    expect(decision).toMatchObject({ outcome: 'retrying', rule: 'ours', step: 2, burned: 2 });
+    expect(decision.dueMs).toBeLessThanOrEqual(NOW + 2_200); // the minute is never longer than the longest step
   });
 
   it('ends a delivery that used its attempts up, is gone, or must not be retried', () => {
