@@ -1,4 +1,5 @@
--- The same ids: a bounded repetition cost an event as much as its insert. Not checked again, for that would read every event.
+-- The same ids, without a bounded repetition: matching it was the first thing in profiles of an insert. Not checked again, for
+-- that would read every event.
 -- A producer's open transaction is not waited for long, as everyone else would wait behind us: migrate again then.
 set local lock_timeout = '5s';
 alter table posthaste.events drop constraint events_id_check;

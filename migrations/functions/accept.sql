@@ -3,29 +3,6 @@
 drop function if exists posthaste.accept_keyed(int, boolean, text[], text[], bytea[], int[], text[], boolean[], timestamptz[], text[], boolean[], text[], bigint[], timestamptz[], bytea, int[]);
 drop function if exists posthaste.unpack(bytea, int[]);
 
--- accept: a group of new events with ids of ours, in one commit. Answers those whose tenant exists.
-create or replace function posthaste.accept(
-  p_tenants text[], p_ids text[], p_ats timestamptz[], p_types text[], p_raws boolean[], p_content_types text[],
-  p_versions bigint[], p_occurred timestamptz[], p_bodies bytea[]
-) returns table (tenant text, id text) language plpgsql
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set plan_cache_mode = force_generic_plan set jit = off as $$
-begin
-  return query
-  with asked as (
-    select a.*, t.shard
-    from unnest(p_tenants, p_ids, p_ats, p_types, p_raws, p_content_types, p_versions, p_occurred, p_bodies)
-      with ordinality as a (tenant, id, at, type, raw, content_type, version, occurred_at, body, ord)
-    join posthaste.tenants t on t.id = a.tenant and t.deleted_at is null
-  ), e as (
-    insert into posthaste.events (tenant, created_at, id, type, raw, content_type, version, occurred_at, body)
-    select a.tenant, a.at, a.id, a.type, a.raw, a.content_type, a.version, coalesce(a.occurred_at, a.at), a.body from asked a
-  ), o as (
-    insert into posthaste.outbox (tenant, shard, event, event_at, type)
-    select a.tenant, a.shard, a.id, a.at, a.type from asked a order by a.ord
-  )
-  select a.tenant, a.id from asked a;
-end $$;
-
 -- accept_keyed: a group of requests that carry an Idempotency-Key or whose events have own ids.
 --
 -- Both key tables are written first, in key order, with a short lock timeout: whoever holds the same key elsewhere

@@ -5,9 +5,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { dissolve } from '../../src/db/dispatches.ts';
 import { healthDue } from '../../src/db/health.ts';
-import { takeNotices } from '../../src/db/notices.ts';
 import { createPool, type Db, type Pool } from '../../src/db/pool.ts';
-import { scanReplays } from '../../src/db/replays.ts';
 import * as scan from '../../src/db/scan.ts';
 import { reap } from '../../src/db/verbs.ts';
 import { looksOf } from '../support/looks.ts';
@@ -60,8 +58,6 @@ const EVERY_SECOND: Record<string, (client: Db) => Promise<unknown>> = {
   regroup: (client) => scan.regroup(client, SHARDS, 'retry', 'dsp_1', 500, 30_000),
   reap: (client) => reap(client, SHARDS, 15_000, 500),
   dissolve: (client) => dissolve(client, SHARDS, null, 15_000),
-  scanReplays: (client) => scanReplays(client, SHARDS, 500, 30_000),
-  takeNotices: (client) => takeNotices(client, SHARDS, 30_000, 60_000, 500),
 };
 
 test.each(Object.entries(EVERY_SECOND))('%s reads nothing that is not due', async (_name, call) => {
