@@ -3,7 +3,7 @@
  * relay and worker; the only place where these parts meet.
  */
 
-import { createEndings } from './activities/endings.ts';
+import { type Carriers, createCarriers } from './activities/carriers.ts';
 import { createGate } from './activities/gate.ts';
 import { createActivities } from './activities/index.ts';
 import { createLiving, type Living } from './activities/living.ts';
@@ -11,6 +11,7 @@ import { createObserver, type Observer } from './activities/observe.ts';
 import { createProgress, type Progress } from './activities/progress.ts';
 import { createRecorder } from './activities/recorder.ts';
 import { createSender } from './activities/sender.ts';
+import { createSleepers } from './activities/sleepers.ts';
 import { createDbClock } from './db/clock.ts';
 import { scanSoon } from './db/endpoints.ts';
 import { type Hint, listen } from './db/notify.ts';
@@ -58,6 +59,7 @@ interface Parts extends EngineOptions {
   living: Living;
   observer: Observer;
   progress: Progress;
+  carriers: Carriers;
 }
 
 export async function startEngine(options: EngineOptions): Promise<Engine> {
@@ -77,7 +79,14 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   });
   const living = createLiving(LIVING_LIMIT);
   const observer = createObserver({ log, metrics, tellHealth: () => options.hint('health') });
-  const parts: Parts = { ...options, starter, living, observer, progress: createProgress() };
+  const parts: Parts = {
+    ...options,
+    starter,
+    living,
+    observer,
+    progress: createProgress(),
+    carriers: createCarriers(),
+  };
   if (options.roles.includes('worker')) {
     const activities = await startSending(parts);
     const lanes = options.lanes ?? (Object.keys(LANE_QUEUES) as Lane[]);
@@ -156,7 +165,8 @@ async function startSending(parts: Parts) {
     starter: parts.starter,
     living: parts.living,
     progress: parts.progress,
-    endings: createEndings(),
+    carriers: parts.carriers,
+    sleepers: createSleepers({ db, starter: parts.starter }),
     grouping: config.grouping,
     log,
     stopping: parts.stopping,
@@ -180,10 +190,12 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     costOf: parts.observer.costOf,
     weightOf: (tenant) => weights.of.get(tenant) ?? 1,
     progress: starter.seesAttempts ? parts.progress : null,
+    carriers: parts.carriers,
   });
   const scanner = createScanner({
     db,
     starter,
+    carriers: parts.carriers,
     leases: relay.leases,
     grouping: config.grouping,
     log,

@@ -4,12 +4,13 @@ import type { LoadedDelivery } from '../db/load.ts';
 import type { Pool } from '../db/pool.ts';
 import type { Log } from '../log.ts';
 import type { Starter } from '../temporal/starter.ts';
-import type { Endings } from './endings.ts';
+import type { Carriers } from './carriers.ts';
 import type { Gate } from './gate.ts';
 import type { Living } from './living.ts';
 import type { MemberOutcome } from './outcome.ts';
 import type { Progress } from './progress.ts';
 import type { Sender } from './sender.ts';
+import type { Sleepers } from './sleepers.ts';
 
 export interface ActivityDeps {
   db: Pool;
@@ -19,7 +20,8 @@ export interface ActivityDeps {
   starter: Starter;
   living: Living;
   progress: Progress;
-  endings: Endings;
+  carriers: Carriers;
+  sleepers: Sleepers;
   grouping: 'auto' | 'never';
   log: Log;
   /** There may be news of an endpoint for the health step. */

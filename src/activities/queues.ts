@@ -9,6 +9,8 @@ import type { Slots } from './slots.ts';
 
 const MAX_CLAIM = 250;
 export const SLOT_RETRY_MS = 100;
+/** Every member is under way: an answer wakes the group. */
+const ALL_SENT_MS = 10_000;
 /** A claim locks its endpoints whatever its size: while this process is nearly full, room is collected for this long. */
 export const CLAIM_PAUSE_MS = 20;
 const WORTH_CLAIMING = 100;
@@ -108,5 +110,6 @@ export function nextBatch(
     taken.set(tenant, (taken.get(tenant) ?? 0) + take);
     batch.push(...queue.waiting.splice(0, take));
   }
-  return { batch, soonMs };
+  const waits = (): boolean => [...queues.values()].some((queue) => queue.waiting.length > 0);
+  return { batch, soonMs: batch.length > 0 || waits() ? soonMs : ALL_SENT_MS };
 }

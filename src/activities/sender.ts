@@ -216,18 +216,22 @@ async function sendBatch(
         const asked = new Set(batch);
         for (const { row } of batch) slots.take(row.endpoint);
         try {
-          if (batch.some(({ row }) => row.content === null))
-            await loadContents(deps.db, withNext(queues, batch));
+          // Side by side: a lone delivery waits for each call in turn.
+          const loading = batch.some(({ row }) => row.content === null)
+            ? loadContents(deps.db, withNext(queues, batch))
+            : null;
+          loading?.catch(() => {}); // read below
           const claims = await parts.claimer.claim(
             batch.map(({ row }) => row),
             options.stop,
           );
           if (claims === null) {
+            await loading;
             leave(asked);
             continue;
           }
           const { answers, claimedAt } = claims;
-          const endpoints = await endpointsOf(deps, parts.prepared, batch, answers);
+          const endpoints = await endpointsOf(deps, parts.prepared, batch, answers, loading);
           for (const member of batch) {
             const answer = answers.get(member.row.delivery)!; // one for each that was asked for
             const queue = queues.get(member.row.endpoint)!;
@@ -297,12 +301,13 @@ function withNext(queues: ReadonlyMap<string, EndpointQueue>, batch: readonly Me
   return rows;
 }
 
-/** The endpoints of the granted; when they can't be read, nothing is sent and the claims are given back. */
+/** The endpoints of the granted; when these or the contents can't be read, nothing is sent and the claims are given back. */
 async function endpointsOf(
   deps: SenderDeps,
   prepared: PreparedEndpoints,
   batch: readonly Member[],
   answers: ReadonlyMap<string, ClaimAnswer>,
+  loading: Promise<void> | null,
 ): Promise<ReadonlyMap<string, PreparedEndpoint>> {
   const revisions = new Map<string, number>();
   for (const { row } of batch) {
@@ -310,7 +315,8 @@ async function endpointsOf(
     if (verdict === 'granted') revisions.set(row.endpoint, revision!);
   }
   try {
-    return await prepared.get(revisions);
+    const [endpoints] = await Promise.all([prepared.get(revisions), loading]);
+    return endpoints;
   } catch (error) {
     const claims = batch
       .filter(({ row }) => answers.get(row.delivery)!.verdict === 'granted')

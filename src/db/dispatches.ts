@@ -1,14 +1,18 @@
 /** Groups: their lane, their lease on life, their end. */
 import type { Db } from './pool.ts';
 
-/** Says that the group's activity lives. False when the group was dissolved meanwhile. */
-export async function renewDispatch(db: Db, dispatch: string, aliveMs: number): Promise<boolean> {
+/** Says that the groups' activity lives. Answers those that still exist; the others were dissolved meanwhile. */
+export async function renewDispatches(
+  db: Db,
+  dispatches: readonly string[],
+  aliveMs: number,
+): Promise<string[]> {
   const result = await db.query({
-    name: 'renew_dispatch',
-    text: `update posthaste.dispatches set alive_until = clock_timestamp() + $2 * interval '1 millisecond' where id = $1`,
-    values: [dispatch, aliveMs],
+    name: 'renew_dispatches',
+    text: `update posthaste.dispatches set alive_until = clock_timestamp() + $2 * interval '1 millisecond' where id = any ($1) returning id`,
+    values: [dispatches, aliveMs],
   });
-  return result.rowCount === 1;
+  return result.rows.map((row) => row.id);
 }
 
 /** The endpoints of a group of pumps; none for a group of deliveries. */

@@ -122,6 +122,19 @@ export async function loadEndpoints(db: Db, endpoints: readonly string[]): Promi
   return result.rows;
 }
 
+/** A delivery that counts on its workflow; null when it has ended or needs none. */
+export async function waitingFor(
+  db: Db,
+  delivery: string,
+): Promise<{ state: LoadedDelivery['state']; generation: number; due_at: Date } | null> {
+  const result = await db.query({
+    name: 'waiting_for',
+    text: 'select state, generation, due_at from posthaste.work where delivery = $1 and workflow and not cancel_requested',
+    values: [delivery],
+  });
+  return result.rows[0] ?? null;
+}
+
 /** How a delivery that is no longer in work ended, or null when it does not exist. */
 export async function loadFinal(
   db: Db,

@@ -15,7 +15,7 @@ import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
 import { NEVER_OUTSTANDING } from '../temporal/budget.ts';
 import type { Starter } from '../temporal/starter.ts';
-import { deliveryWorkflowId, dispatchWorkflowId } from '../workflows/contract.ts';
+import { deliveryWorkflowId, dispatchWorkflowId, type Lane } from '../workflows/contract.ts';
 import { type Bound, createBound, type GroupsHere } from './bound.ts';
 import { createDiscovery, type Discovery } from './discovery.ts';
 import { createLeases, type Leases, RENEW_MS } from './leases.ts';
@@ -32,6 +32,14 @@ export interface RelayOptions {
   weightOf?: (tenant: string) => number;
   /** Of the workers for first attempts of this process, if it has any. */
   progress: GroupsHere | null;
+  /** Running dispatches of this process: src/activities/carriers.ts. */
+  carriers: CarriersHere;
+}
+
+/** What takes groups along without a workflow of their own. */
+export interface CarriersHere {
+  open(lane: Lane): boolean;
+  carry(lane: Lane, dispatch: string): boolean;
 }
 
 export interface Relay {
@@ -57,8 +65,19 @@ const BACKLOG_POLL_MS = 50;
  */
 const LARGE_GROUP = 100;
 const LARGE_GROUP_MS = 125;
+/** Groups that a running dispatch takes along cost Temporal nothing: they may be small, and follow each other sooner. */
+const CARRIED_MS = 40;
+const LARGE_CARRIED_MS = 100;
 /** How long after a group new deliveries are grouped too, few as they may be. */
 const GROUPING_MS = 250;
+/**
+ * Deliveries of about the last ten seconds above which new ones go in groups, however many starts are left: a workflow costs
+ * what a hundred deliveries in groups cost, and at ten a second two slow cores do little else. What counts above it is
+ * forgotten in a second or two, so that after a burst what comes singly is seen singly again.
+ */
+const SINGLES = 60;
+const PACE_MOST = 70;
+const PACE_MS = 10_000;
 const REDISCOVER_MS = 60_000;
 /** From so many unfinished deliveries or waiting events on, the planner is asked this often whether it knows of them. */
 const MANY = 500;
@@ -72,6 +91,23 @@ interface Pause {
 const AT_ONCE: Pause = { ms: 0, poke: false };
 const pause = (ms: number): Pause => ({ ms, poke: false });
 
+/** Deliveries of about the last ten seconds: older ones count less and less. */
+function createPace() {
+  let sum = 0;
+  let at = 0;
+  const recent = (now: number): number => {
+    sum *= Math.exp(-Math.max(0, now - at) / PACE_MS);
+    at = now;
+    return sum;
+  };
+  return {
+    recent,
+    add(deliveries: number, now: number): void {
+      sum = Math.min(PACE_MOST, recent(now) + deliveries);
+    },
+  };
+}
+
 export function createRelay(options: RelayOptions): Relay {
   const { db, starter, log } = options;
   const leases = createLeases(db, options.processId, options.roles);
@@ -80,6 +116,7 @@ export function createRelay(options: RelayOptions): Relay {
     starter.began(kind === 'dispatch' ? dispatchWorkflowId(id) : deliveryWorkflowId(id)),
   );
   const deficits: Deficits = new Map();
+  const pace = createPace();
   const fanOuts = new Map<string, number>(); // deliveries per event, moving average per tenant
   let onPoke: () => void = () => {};
   let pending = false;
@@ -165,14 +202,14 @@ export function createRelay(options: RelayOptions): Relay {
     );
     if (ready === 0) return pause(BOUND_REFRESH_MS);
     // Stragglers just behind a group wait for the next one: a start of their own would double what Temporal does.
-    const single = never || (ready <= singles && now - groupedAt >= GROUPING_MS);
+    const single =
+      never || (ready <= singles && now - groupedAt >= GROUPING_MS && pace.recent(now) + ready <= SINGLES);
+    const carried = !single && options.carriers.open('first');
     // With a backlog, half a group costs as much to start as a whole one: wait until there is room for it.
     if (!single && room.room() < Math.min(GROUP_SIZE, ready)) return pause(BOUND_REFRESH_MS);
-    const sinceGroup = now - startedAt;
-    if (!single && ready >= LARGE_GROUP && ready < GROUP_SIZE && sinceGroup < LARGE_GROUP_MS) {
-      return pause(Math.min(POLL_MIN_MS, LARGE_GROUP_MS - sinceGroup));
-    }
-    if (!single && !starter.budget.take('group', now)) {
+    const dueMs = (carried ? carriedMs(ready) : startedMs(ready)) - (now - startedAt);
+    if (!single && dueMs > 0) return pause(Math.min(POLL_MIN_MS, dueMs));
+    if (!single && !carried && !starter.budget.take('group', now)) {
       return pause(Math.min(POLL_MIN_MS, Math.max(2, starter.budget.waitMs('group', now))));
     }
     if (!single) startedAt = now;
@@ -186,7 +223,8 @@ export function createRelay(options: RelayOptions): Relay {
       tenants: turns.map(({ tenant, events }) => ({
         tenant,
         after: waiting.waiting().get(tenant)!.after,
-        limit: events,
+        // More than are known to wait: whether any are left is then answered at once, not by another call.
+        limit: events >= waiting.waiting().get(tenant)!.waiting ? events + 2 : events,
         room: Math.min(room.roomOf(tenant), size),
       })),
       dispatch: newId('dsp'),
@@ -209,6 +247,11 @@ export function createRelay(options: RelayOptions): Relay {
     start(taken);
     return AT_ONCE;
   };
+
+  const startedMs = (ready: number): number =>
+    ready >= LARGE_GROUP && ready < GROUP_SIZE ? LARGE_GROUP_MS : 0;
+  const carriedMs = (ready: number): number =>
+    ready >= GROUP_SIZE ? 0 : ready >= LARGE_GROUP ? LARGE_CARRIED_MS : CARRIED_MS;
 
   const fanOutOf = (tenant: string): number => Math.max(0.2, fanOuts.get(tenant) ?? 1);
 
@@ -245,6 +288,7 @@ export function createRelay(options: RelayOptions): Relay {
       waiting.took(tenant, got?.events ?? 0, last, got === undefined ? events : got.lim);
       if (got === undefined) continue;
       perTenant.set(tenant, got.deliveries);
+      pace.add(got.deliveries, performance.now());
       fanOuts.set(tenant, fanOutOf(tenant) * 0.8 + (got.deliveries / got.events) * 0.2);
     }
     room.add({
@@ -256,7 +300,10 @@ export function createRelay(options: RelayOptions): Relay {
 
   /** Not awaited: the next fan-out goes on meanwhile. The bound keeps what is started and unfinished small. */
   const start = (taken: FannedOut): void => {
-    for (const group of taken.dispatches) void starter.startDispatch(group.id, 'first', group.members);
+    for (const group of taken.dispatches) {
+      if (options.carriers.carry('first', group.id)) continue;
+      void starter.startDispatch(group.id, 'first', group.members);
+    }
     for (const delivery of taken.deliveries) {
       starter.budget.take('single', performance.now());
       void starter.startDelivery(delivery, { generation: 1 });

@@ -26,11 +26,14 @@ import { NEVER_OUTSTANDING } from '../temporal/budget.ts';
 import type { Starter } from '../temporal/starter.ts';
 import type { Lane } from '../workflows/contract.ts';
 import type { Leases } from './leases.ts';
+import type { CarriersHere } from './relay.ts';
 import { startReplays } from './replays.ts';
 
 export interface ScannerOptions {
   db: Pool;
   starter: Starter;
+  /** Running dispatches of this process: they take groups along. */
+  carriers: CarriersHere;
   leases: Leases;
   grouping: 'auto' | 'never';
   log: Log;
@@ -162,10 +165,12 @@ export function createScanner(options: ScannerOptions): Scanner {
     let more = false;
     for (const lane of LANES) {
       if (!due.has(lane)) continue;
-      while (starter.budget.take(lane === 'first' ? 'group' : 'retryGroup', performance.now())) {
+      const kind = lane === 'first' ? 'group' : 'retryGroup';
+      while (options.carriers.open(lane) || starter.budget.take(kind, performance.now())) {
         const dispatch = newId('dsp');
         const members = await regroup(db, shards, lane, dispatch, 500, ALIVE_MS);
-        if (members > 0) void starter.startDispatch(dispatch, lane, members);
+        if (members > 0 && !options.carriers.carry(lane, dispatch))
+          void starter.startDispatch(dispatch, lane, members);
         if (members < 500) break;
         more = true;
       }
@@ -200,7 +205,8 @@ export function createScanner(options: ScannerOptions): Scanner {
       const group = rest.slice(i, i + PUMP_GROUP);
       const dispatch = newId('dsp');
       await groupPumps(db, dispatch, group, ALIVE_MS);
-      void starter.startDispatch(dispatch, 'held', group.length);
+      if (!options.carriers.carry('held', dispatch))
+        void starter.startDispatch(dispatch, 'held', group.length);
     }
   };
 

@@ -56,7 +56,7 @@ export function createStartBudget(start: number, outstanding: () => number, init
   const share = (kind: StartClass): number => {
     const rest = rate - GROUP_FLOOR;
     if (kind === 'group') return Math.min(GROUP_MOST, Math.max(GROUP_FLOOR, rate / 2));
-    if (kind === 'endpoint') return Math.max(1, rest / 4);
+    if (kind === 'endpoint') return Math.max(1, rest / 8); // a group pumps as well; this is to be seen
     if (kind === 'retryGroup') return Math.max(1, rest / 4);
     if (kind === 'retry') return Math.max(2, rest / 6);
     return Math.max(0.5, rest);

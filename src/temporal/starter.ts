@@ -201,7 +201,7 @@ export function createStarter(deps: StarterDeps): Starter {
             taskQueue: TASK_QUEUE,
             workflowId,
             args: [{ dispatchId: dispatch, lane }] as [DispatchInput],
-            staticSummary: `${members} deliveries, lane ${lane}`,
+            staticSummary: `lane ${lane}: ${members} ${lane === 'held' ? 'endpoints' : 'deliveries'}, and groups that joined`,
             requestEagerStart: true,
           }),
         );

@@ -145,16 +145,20 @@ describe('the reducer, whatever happens,', () => {
     const batches = fc.array(fc.record({ fail: fc.nat(3), ok: fc.nat(3) }), { minLength: 1, maxLength: 6 });
     fc.assert(
       fc.property(batches, (all) => {
-        const one = new Subject({ oks: 1_000 });
-        const many = new Subject({ oks: 1_000 });
-        one.step(0);
-        many.step(0);
         const facts = all.map((fact, i) => ({ ...fact, atMs: T0 + 1_000 + i }));
-        one.step(2, facts, { lastSuccessAtMs: null });
-        for (const fact of facts) many.step(2, [fact], { lastSuccessAtMs: null });
-        expect(many.state?.health).toBe(one.state?.health);
+        const lived = (steps: Partial<Fact>[][]): Subject => {
+          const subject = new Subject({ oks: 1_000 });
+          subject.step(0);
+          for (const step of steps) subject.step(2, step, { lastSuccessAtMs: null });
+          return subject;
+        };
+        const one = lived([facts]);
+        const many = lived(facts.map((fact) => [fact]));
+        // Seen step by step, a beginning may be bad enough by itself; what follows does not undo that.
+        const beginnings = facts.map((_, i) => lived([facts.slice(0, i + 1)]).state?.health);
+        expect(many.state?.health).toBe(beginnings.find((health) => health !== 'closed') ?? 'closed');
         const sum = (subject: Subject) => subject.state!.window.map(({ ok, fail }) => [ok, fail]);
-        if (one.state?.health === 'closed') expect(sum(many)).toEqual(sum(one));
+        if (many.state?.health === 'closed') expect(sum(many)).toEqual(sum(one));
       }),
     );
   });

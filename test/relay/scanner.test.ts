@@ -55,6 +55,7 @@ beforeEach(async () => {
   scanner = createScanner({
     db: watched(db),
     starter,
+    carriers: { open: () => false, carry: () => false },
     leases,
     grouping: 'auto',
     log: createLog({ level: 'silent' }),
