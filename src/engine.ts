@@ -24,6 +24,7 @@ import type { Closer, Engine, ProcessOptions } from './process.ts';
 import { createHealth, type Health } from './relay/health.ts';
 import { SHARD_COUNT } from './relay/leases.ts';
 import { startNotices } from './relay/notices.ts';
+import { createOffers, type GroupCarriers } from './relay/offers.ts';
 import { createRelay, type Relay } from './relay/relay.ts';
 import { createScanner, type Scanner } from './relay/scanner.ts';
 import { startUpkeep } from './relay/upkeep.ts';
@@ -166,6 +167,7 @@ async function startSending(parts: Parts) {
     living: parts.living,
     progress: parts.progress,
     carriers: parts.carriers,
+    takesOffers: !parts.roles.includes('relay'),
     sleepers: createSleepers({ db, starter: parts.starter }),
     grouping: config.grouping,
     log,
@@ -180,6 +182,14 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
   const { config, db, log, starter, living } = parts;
   const weights = { of: new Map<string, number>() };
   const endpoints = createLiving(LIVING_ENDPOINTS);
+  const offers = starter.seesAttempts ? null : createOffers({ db, starter, log });
+  const carriers: GroupCarriers = {
+    open: (lane) => parts.carriers.open(lane) || (offers?.open(lane) ?? false),
+    carry: (lane, dispatch, members) =>
+      parts.carriers.open(lane)
+        ? parts.carriers.carry(lane, dispatch)
+        : (offers?.carry(lane, dispatch, members) ?? false),
+  };
   const relay = createRelay({
     db,
     starter,
@@ -190,12 +200,13 @@ function startRelaying(parts: Parts): { relay: Relay; scanner: Scanner; health: 
     costOf: parts.observer.costOf,
     weightOf: (tenant) => weights.of.get(tenant) ?? 1,
     progress: starter.seesAttempts ? parts.progress : null,
-    carriers: parts.carriers,
+    carriers,
+    ...(offers === null ? {} : { onWorked: offers.worked }),
   });
   const scanner = createScanner({
     db,
     starter,
-    carriers: parts.carriers,
+    carriers,
     leases: relay.leases,
     grouping: config.grouping,
     log,

@@ -32,6 +32,9 @@ export interface Carriers {
 export interface Carrier {
   /** The group that the dispatch was started for has ended; from then on it may be idle. */
   ownEnded(): void;
+  /** Takes a group from elsewhere. Only while it is open. */
+  take(dispatch: string): void;
+  isOpen(): boolean;
   /** No more. */
   close(): void;
   /** Resolves when no more will come and all that came have ended. */
@@ -101,7 +104,7 @@ export function createCarriers(): Carriers {
       };
       taking.set(lane, [...older, open]);
       for (const other of older) if (since - other.since >= RELIEVED_MS) other.close();
-      return { ownEnded: ended, close, over };
+      return { ownEnded: ended, take: open.take, isOpen: () => !closed, close, over };
     },
   };
 }

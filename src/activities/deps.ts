@@ -21,6 +21,8 @@ export interface ActivityDeps {
   living: Living;
   progress: Progress;
   carriers: Carriers;
+  /** Relays run in other processes: what they offer is taken. */
+  takesOffers: boolean;
   sleepers: Sleepers;
   grouping: 'auto' | 'never';
   log: Log;

@@ -6,7 +6,7 @@
  * makes new groups of what is left, whoever carried them.
  */
 import { Context } from '@temporalio/activity';
-import { dissolve, renewDispatches } from '../db/dispatches.ts';
+import { dissolve, renewDispatches, takeOffered } from '../db/dispatches.ts';
 import { type DispatchResult, LANE_QUEUES, type Lane } from '../workflows/contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { workGroup } from './group.ts';
@@ -16,6 +16,9 @@ const RENEW_MS = 8_000;
 /** Ended groups are dissolved together. Nobody waits for it, but for members that are left. */
 const DISSOLVE_MS = 250;
 const REAP_GRACE_MS = 15_000;
+/** How often groups that relays of other processes offer are asked for. */
+const TAKE_MS = 30;
+const TAKE_MOST = 8;
 const RETRY_MS = 1_000;
 const RETRY_MOST_MS = 10_000;
 
@@ -81,6 +84,21 @@ export async function attemptDispatch(
   else stop.addEventListener('abort', halt, { once: true });
   const beat = setInterval(() => context.heartbeat(), 5_000);
   const renewing = setInterval(() => void renew().catch(() => {}), RENEW_MS);
+  let asking = false;
+  const take = async (): Promise<void> => {
+    if (asking || !carrier.isOpen() || deps.gate.free() === 0) return; // others may have room
+    asking = true;
+    try {
+      for (const dispatch of await takeOffered(deps.db, lane, TAKE_MOST, DISPATCH_ALIVE_MS))
+        carrier.take(dispatch);
+    } finally {
+      asking = false;
+    }
+  };
+  const taking =
+    deps.takesOffers && lane === 'first'
+      ? setInterval(() => void take().catch(() => {}), TAKE_MS)
+      : undefined;
   const dissolving = setInterval(() => void dissolveEnded().catch(() => {}), DISSOLVE_MS);
   try {
     await work(input.dispatchId).finally(carrier.ownEnded);
@@ -96,6 +114,7 @@ export async function attemptDispatch(
     stop.removeEventListener('abort', halt);
     clearInterval(beat);
     clearInterval(renewing);
+    clearInterval(taking);
     clearInterval(dissolving);
   }
 }

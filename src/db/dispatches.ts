@@ -15,6 +15,37 @@ export async function renewDispatches(
   return result.rows.map((row) => row.id);
 }
 
+/** Offers a group to dispatches that run in other processes. */
+export async function offerDispatch(db: Db, dispatch: string): Promise<void> {
+  await db.query({
+    name: 'offer_dispatch',
+    text: 'update posthaste.dispatches set offered = true where id = $1',
+    values: [dispatch],
+  });
+}
+
+/** Ends the offer. False when somebody has taken the group, or it is gone. */
+export async function withdrawOffer(db: Db, dispatch: string): Promise<boolean> {
+  const result = await db.query({
+    name: 'withdraw_offer',
+    text: 'update posthaste.dispatches set offered = false where id = $1 and offered',
+    values: [dispatch],
+  });
+  return result.rowCount === 1;
+}
+
+/** Takes groups of a lane that are offered, the oldest first: they are the caller's to work on and to renew. */
+export async function takeOffered(db: Db, lane: string, limit: number, aliveMs: number): Promise<string[]> {
+  const result = await db.query({
+    name: 'take_offered',
+    text: `update posthaste.dispatches d set offered = false, alive_until = clock_timestamp() + $3 * interval '1 millisecond'
+      from (select id from posthaste.dispatches where lane = $1 and offered order by id limit $2 for update skip locked) o
+      where d.id = o.id returning d.id`,
+    values: [lane, limit, aliveMs],
+  });
+  return result.rows.map((row) => row.id);
+}
+
 /** The endpoints of a group of pumps; none for a group of deliveries. */
 export async function dispatchEndpoints(db: Db, dispatch: string): Promise<string[]> {
   const result = await db.query({

@@ -15,10 +15,11 @@ import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
 import { NEVER_OUTSTANDING } from '../temporal/budget.ts';
 import type { Starter } from '../temporal/starter.ts';
-import { deliveryWorkflowId, dispatchWorkflowId, type Lane } from '../workflows/contract.ts';
+import { deliveryWorkflowId, dispatchWorkflowId } from '../workflows/contract.ts';
 import { type Bound, createBound, type GroupsHere } from './bound.ts';
 import { createDiscovery, type Discovery } from './discovery.ts';
 import { createLeases, type Leases, RENEW_MS } from './leases.ts';
+import type { GroupCarriers } from './offers.ts';
 
 export interface RelayOptions {
   db: Pool;
@@ -32,14 +33,10 @@ export interface RelayOptions {
   weightOf?: (tenant: string) => number;
   /** Of the workers for first attempts of this process, if it has any. */
   progress: GroupsHere | null;
-  /** Running dispatches of this process: src/activities/carriers.ts. */
-  carriers: CarriersHere;
-}
-
-/** What takes groups along without a workflow of their own. */
-export interface CarriersHere {
-  open(lane: Lane): boolean;
-  carry(lane: Lane, dispatch: string): boolean;
+  /** Running dispatches of this process (src/activities/carriers.ts), or of others (offers.ts). */
+  carriers: GroupCarriers;
+  /** A group was worked on, here or elsewhere. */
+  onWorked?: () => void;
 }
 
 export interface Relay {
@@ -59,6 +56,9 @@ const POLL_MAX_MS = 250;
 const ALIVE_MS = 30_000;
 const BOUND_REFRESH_MS = 50;
 const BACKLOG_POLL_MS = 50;
+/** With a backlog, when there is news of events. */
+const NEWS_POLL_MS = 15;
+const PAGES = 20;
 /**
  * A group of so many or more, but not a full one, waits until the last is so old: what Temporal spends on a start is then
  * worth more than the few milliseconds.
@@ -75,8 +75,8 @@ const GROUPING_MS = 250;
  * what a hundred deliveries in groups cost, and at ten a second two slow cores do little else. What counts above it is
  * forgotten in a second or two, so that after a burst what comes singly is seen singly again.
  */
-const SINGLES = 60;
-const PACE_MOST = 70;
+const SINGLES = 40;
+const PACE_MOST = 50;
 const PACE_MS = 10_000;
 const REDISCOVER_MS = 60_000;
 /** From so many unfinished deliveries or waiting events on, the planner is asked this often whether it knows of them. */
@@ -112,9 +112,10 @@ export function createRelay(options: RelayOptions): Relay {
   const { db, starter, log } = options;
   const leases = createLeases(db, options.processId, options.roles);
   const discovery = createDiscovery(db);
-  const bound = createBound(db, BOUND, options.progress, (kind, id) =>
-    starter.began(kind === 'dispatch' ? dispatchWorkflowId(id) : deliveryWorkflowId(id)),
-  );
+  const bound = createBound(db, BOUND, options.progress, (kind, id) => {
+    starter.began(kind === 'dispatch' ? dispatchWorkflowId(id) : deliveryWorkflowId(id));
+    if (kind === 'dispatch') options.onWorked?.();
+  });
   const deficits: Deficits = new Map();
   const pace = createPace();
   const fanOuts = new Map<string, number>(); // deliveries per event, moving average per tenant
@@ -126,7 +127,8 @@ export function createRelay(options: RelayOptions): Relay {
   let boundAt = 0;
   let polledAt = 0;
   let statisticsAt = 0;
-  let startedAt = Number.NEGATIVE_INFINITY; // the last group
+  let startedAt = Number.NEGATIVE_INFINITY; // the last small group; a large one does not make it wait
+  let largeAt = Number.NEGATIVE_INFINITY;
   let groupedAt = Number.NEGATIVE_INFINITY;
   let full = false; // the last look filled a page
   let leasesAt = Number.NEGATIVE_INFINITY;
@@ -156,9 +158,17 @@ export function createRelay(options: RelayOptions): Relay {
       rediscoverAt = now + REDISCOVER_MS;
     }
     // While tenants wait there is work to do; news of others can wait a moment for the next look.
-    const look = discovery.waiting().size === 0 || full || now - polledAt >= BACKLOG_POLL_MS;
+    const sincePoll = now - polledAt;
+    const look =
+      discovery.waiting().size === 0 ||
+      full ||
+      sincePoll >= BACKLOG_POLL_MS ||
+      (pending && sincePoll >= NEWS_POLL_MS);
     if (look) {
+      pending = false;
       full = await discovery.poll();
+      // A burst lies before what others have committed after it: they are found before any of it is sent.
+      for (let page = 1; full && page < PAGES; page++) full = await discovery.poll();
       polledAt = now;
     }
     // Where attempts begin elsewhere their rows say so; what is outstanding must not wait for the next event to be seen.
@@ -181,7 +191,7 @@ export function createRelay(options: RelayOptions): Relay {
     if (now - statisticsAt >= STATISTICS_MS) {
       statisticsAt = now;
       if (Math.max(bound.unfinished(), waitingEvents()) >= MANY)
-        await refreshStatistics(db, bound.unfinished(), waitingEvents());
+        void refreshStatistics(db, bound.unfinished(), waitingEvents()).catch(() => {}); // nobody waits for a better plan
     }
     if (bound.room() < 1) return pause(BOUND_REFRESH_MS);
     return fanOutTurn(discovery, bound);
@@ -200,19 +210,22 @@ export function createRelay(options: RelayOptions): Relay {
       (sum, queue) => sum + Math.min(queue.waiting * queue.fanOut, queue.room),
       0,
     );
-    if (ready === 0) return pause(BOUND_REFRESH_MS);
+    // News of others ends the wait, at most every few milliseconds.
+    if (ready === 0) return pending ? pause(NEWS_POLL_MS) : { ms: BOUND_REFRESH_MS, poke: true };
     // Stragglers just behind a group wait for the next one: a start of their own would double what Temporal does.
     const single =
       never || (ready <= singles && now - groupedAt >= GROUPING_MS && pace.recent(now) + ready <= SINGLES);
     const carried = !single && options.carriers.open('first');
     // With a backlog, half a group costs as much to start as a whole one: wait until there is room for it.
     if (!single && room.room() < Math.min(GROUP_SIZE, ready)) return pause(BOUND_REFRESH_MS);
-    const dueMs = (carried ? carriedMs(ready) : startedMs(ready)) - (now - startedAt);
+    const large = ready >= LARGE_GROUP;
+    const dueMs = (carried ? carriedMs(ready) : startedMs(ready)) - (now - (large ? largeAt : startedAt));
     if (!single && dueMs > 0) return pause(Math.min(POLL_MIN_MS, dueMs));
     if (!single && !carried && !starter.budget.take('group', now)) {
       return pause(Math.min(POLL_MIN_MS, Math.max(2, starter.budget.waitMs('group', now))));
     }
-    if (!single) startedAt = now;
+    if (!single && large) largeAt = now;
+    else if (!single) startedAt = now;
     if (!single && ready > singles) groupedAt = now; // stragglers do not prolong it
     const size = Math.min(never ? singles : GROUP_SIZE, room.room());
     const turns = pickTurns(eligible, deficits, size);
@@ -301,7 +314,7 @@ export function createRelay(options: RelayOptions): Relay {
   /** Not awaited: the next fan-out goes on meanwhile. The bound keeps what is started and unfinished small. */
   const start = (taken: FannedOut): void => {
     for (const group of taken.dispatches) {
-      if (options.carriers.carry('first', group.id)) continue;
+      if (options.carriers.carry('first', group.id, group.members)) continue;
       void starter.startDispatch(group.id, 'first', group.members);
     }
     for (const delivery of taken.deliveries) {
@@ -337,7 +350,6 @@ export function createRelay(options: RelayOptions): Relay {
       }
       if (stopping) break;
       if (wait.ms > 0 && !(wait.poke && pending)) await sleep(wait);
-      pending = false;
     }
   };
 

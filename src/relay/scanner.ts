@@ -26,14 +26,14 @@ import { NEVER_OUTSTANDING } from '../temporal/budget.ts';
 import type { Starter } from '../temporal/starter.ts';
 import type { Lane } from '../workflows/contract.ts';
 import type { Leases } from './leases.ts';
-import type { CarriersHere } from './relay.ts';
+import type { GroupCarriers } from './offers.ts';
 import { startReplays } from './replays.ts';
 
 export interface ScannerOptions {
   db: Pool;
   starter: Starter;
   /** Running dispatches of this process: they take groups along. */
-  carriers: CarriersHere;
+  carriers: GroupCarriers;
   leases: Leases;
   grouping: 'auto' | 'never';
   log: Log;
@@ -169,7 +169,7 @@ export function createScanner(options: ScannerOptions): Scanner {
       while (options.carriers.open(lane) || starter.budget.take(kind, performance.now())) {
         const dispatch = newId('dsp');
         const members = await regroup(db, shards, lane, dispatch, 500, ALIVE_MS);
-        if (members > 0 && !options.carriers.carry(lane, dispatch))
+        if (members > 0 && !options.carriers.carry(lane, dispatch, members))
           void starter.startDispatch(dispatch, lane, members);
         if (members < 500) break;
         more = true;
@@ -205,7 +205,7 @@ export function createScanner(options: ScannerOptions): Scanner {
       const group = rest.slice(i, i + PUMP_GROUP);
       const dispatch = newId('dsp');
       await groupPumps(db, dispatch, group, ALIVE_MS);
-      if (!options.carriers.carry('held', dispatch))
+      if (!options.carriers.carry('held', dispatch, group.length))
         void starter.startDispatch(dispatch, 'held', group.length);
     }
   };

@@ -24,6 +24,12 @@ export const NEVER_OUTSTANDING = 20;
 const GROUP_FLOOR = 8; // per second
 /** More groups a second shorten waits by milliseconds, and what Temporal spends on them is missing when something fails. */
 const GROUP_MOST = 10;
+/**
+ * Failed deliveries that get a workflow of their own per second. A handful that fail together are to be seen one by one; where
+ * receivers fail for many, each start would take what a hundred first attempts need, and they wait in their rows.
+ */
+const RETRIES = 1;
+const RETRY_BURST = 10;
 const RATE_MIN = 12;
 const RATE_MAX = 40;
 const SLOW_MS = 250;
@@ -51,14 +57,15 @@ export function createStartBudget(start: number, outstanding: () => number, init
   let worst = 0;
   let seen = 0;
   const buckets = new Map<StartClass, { tokens: number; at: number }>();
-  for (const kind of START_CLASSES) buckets.set(kind, { tokens: 1, at: start });
+  for (const kind of START_CLASSES)
+    buckets.set(kind, { tokens: kind === 'retry' ? RETRY_BURST : 1, at: start });
 
   const share = (kind: StartClass): number => {
     const rest = rate - GROUP_FLOOR;
     if (kind === 'group') return Math.min(GROUP_MOST, Math.max(GROUP_FLOOR, rate / 2));
     if (kind === 'endpoint') return Math.max(1, rest / 8); // a group pumps as well; this is to be seen
     if (kind === 'retryGroup') return Math.max(1, rest / 4);
-    if (kind === 'retry') return Math.max(2, rest / 6);
+    if (kind === 'retry') return RETRIES;
     return Math.max(0.5, rest);
   };
   /** Silence says nothing against Temporal: without this a rate that overload cut would stay low for ever. */
@@ -72,7 +79,7 @@ export function createStartBudget(start: number, outstanding: () => number, init
   // the second between two scans brings; groups of first attempts are asked for all the time.
   const burst: Record<StartClass, number> = {
     single: BURST_SECONDS,
-    retry: 3, // a handful that fail together are still to be seen one by one
+    retry: RETRY_BURST, // a handful that fail together are still to be seen one by one
     endpoint: 1,
     retryGroup: 1,
     group: 0.25,

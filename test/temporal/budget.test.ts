@@ -67,7 +67,7 @@ describe('the start budget', () => {
     }
     expect(taken.group).toBeGreaterThan(90);
     expect(taken.group).toBeLessThanOrEqual(102);
-    expect(taken.retry).toBeGreaterThan(20);
-    expect(taken.retry).toBeLessThanOrEqual(75);
+    expect(taken.retry).toBeGreaterThanOrEqual(18);
+    expect(taken.retry).toBeLessThanOrEqual(21);
   });
 });

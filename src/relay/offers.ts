@@ -1,0 +1,71 @@
+/**
+ * For a relay that runs apart from its workers: groups join dispatches that run in other processes, as they do in its own
+ * (src/activities/carriers.ts). A group is offered in its row; whoever runs a dispatch of the lane and has room takes it
+ * (src/activities/dispatch.ts), and one that nobody takes at once gets a workflow after all.
+ *
+ *   offered ──▶ taken (the row says so; its taker renews it)
+ *      └──────▶ withdrawn after 150 ms ──▶ a workflow is started; until one is seen to have worked, nothing is offered
+ *
+ * A crash of the relay: an offer stands until somebody takes it, or the scanner dissolves the group by its lease.
+ */
+import { offerDispatch, withdrawOffer } from '../db/dispatches.ts';
+import type { Pool } from '../db/pool.ts';
+import type { Log } from '../log.ts';
+import type { Starter } from '../temporal/starter.ts';
+import type { Lane } from '../workflows/contract.ts';
+
+/** What takes groups along without a workflow of their own. */
+export interface GroupCarriers {
+  open(lane: Lane): boolean;
+  carry(lane: Lane, dispatch: string, members: number): boolean;
+}
+
+export interface Offers extends GroupCarriers {
+  /** A group of first attempts was worked on somewhere: a dispatch runs there, for a moment more. */
+  worked(): void;
+}
+
+const WAIT_MS = 150;
+/** A dispatch without groups ends after 2.5 s. */
+const OPEN_MS = 2_000;
+/** What nobody takes waits in vain: for so long every group gets its workflow. */
+const REFUSED_MS = 30_000;
+/** Now and then a group brings a workflow, which relieves the running one or runs beside it on another host. */
+const RELIEF_MS = 10_000;
+
+export function createOffers(deps: { db: Pool; starter: Starter; log: Log }): Offers {
+  let openUntil = Number.NEGATIVE_INFINITY;
+  let startedAt = Number.NEGATIVE_INFINITY;
+  let refusedAt = Number.NEGATIVE_INFINITY;
+  const isOpen = (now: number): boolean => now < openUntil && now - refusedAt >= REFUSED_MS;
+
+  const offer = async (lane: Lane, dispatch: string, members: number): Promise<void> => {
+    let waits = true;
+    try {
+      await offerDispatch(deps.db, dispatch);
+      await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
+      waits = await withdrawOffer(deps.db, dispatch);
+    } catch (error) {
+      deps.log.debug({ err: error, dispatch }, 'a group could not be offered; it gets a workflow');
+    }
+    if (!waits) return;
+    refusedAt = performance.now();
+    await deps.starter.startDispatch(dispatch, lane, members); // once too often is harmless
+  };
+
+  return {
+    open: (lane) => lane === 'first' && isOpen(performance.now()),
+    worked() {
+      openUntil = performance.now() + OPEN_MS;
+    },
+    carry(lane, dispatch, members) {
+      const now = performance.now();
+      if (lane !== 'first' || !isOpen(now) || now - startedAt >= RELIEF_MS) {
+        if (lane === 'first') startedAt = now;
+        return false;
+      }
+      void offer(lane, dispatch, members);
+      return true;
+    },
+  };
+}
