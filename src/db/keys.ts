@@ -30,14 +30,18 @@ export async function deleteKeyByDigest(db: Db, digest: Buffer, exceptId: string
   });
 }
 
-/** Makes this key the one with this id, whatever it was before. For the admin key, at start-up. */
+/**
+ * Makes this key the one with this id, whatever it was before. For the admin key, at start-up: several processes may do it at
+ * once, and a digest that another inserts meanwhile is no conflict of the id; hence one after the other.
+ */
 export async function replaceKey(
   db: Db,
   key: { id: string; digest: Buffer; name: string; last4: string },
 ): Promise<void> {
   await db.query({
     name: 'replace_key',
-    text: `insert into posthaste.api_keys (id, digest, name, last4) values ($1, $2, $3, $4)
+    text: `with turn as materialized (select pg_advisory_xact_lock(hashtext('posthaste.replace_key')))
+      insert into posthaste.api_keys (id, digest, name, last4) select $1::text, $2::bytea, $3::text, $4::text from turn
       on conflict (id) do update set digest = excluded.digest, name = excluded.name, last4 = excluded.last4, revoked_at = null
       where api_keys.digest <> excluded.digest or api_keys.revoked_at is not null`,
     values: [key.id, key.digest, key.name, key.last4],
