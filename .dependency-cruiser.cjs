@@ -48,7 +48,7 @@ module.exports = {
         CONTRACT,
         ROOT_FILES,
         NODE,
-        npm('@temporalio/(activity|common)', 'lru-cache'),
+        npm('@temporalio/(activity|common)', '(lru-cache|p-limit)'),
       ],
       types: ['^src/temporal/', CONFIG],
     }),

@@ -1,6 +1,5 @@
 /** `node dist/main.js <role>` as processes of their own, with the flags of `npm start` and every default on. */
 import { spawn } from 'node:child_process';
-import { appendFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { MASTER_KEYS_TEXT } from '../../test/support/seed.ts';
 import { sleep } from './clock.ts';
@@ -66,7 +65,6 @@ export async function startPosthaste(options: PosthasteOptions): Promise<Posthas
       const lines = (rest + chunk).split('\n');
       rest = lines.pop()!;
       for (const line of lines) {
-        if (process.env.BENCH_LOG) appendFileSync(process.env.BENCH_LOG, `${line}\n`);
         if (said.length < 50) said.push(line);
         if (/"msg":"ready"/.test(line)) ready();
         if (/"level":("(warn|error|fatal)"|[456]0)/.test(line) && complaints.length < 100)

@@ -18,7 +18,8 @@ const DISSOLVE_MS = 250;
 const REAP_GRACE_MS = 15_000;
 /** How often groups that relays of other processes offer are asked for. */
 const TAKE_MS = 30;
-const TAKE_MOST = 8;
+/** Few, so that those who run dispatches share them. */
+const TAKE_MOST = 2;
 const RETRY_MS = 1_000;
 const RETRY_MOST_MS = 10_000;
 
@@ -62,7 +63,7 @@ export async function attemptDispatch(
     if (counts.left > 0) await dissolveEnded();
     deps.log.debug({ dispatch, ms: Math.round(performance.now() - began), ...counts }, 'group done');
   };
-  /** A group that joined: what Temporal does for the first one, trying again, is done here. */
+  /** What breaks off is tried again here: Temporal would try the activity again, but groups have joined it. */
   const carry = async (dispatch: string): Promise<void> => {
     for (let wait = RETRY_MS; ; wait = Math.min(RETRY_MOST_MS, wait * 2)) {
       try {
@@ -89,8 +90,10 @@ export async function attemptDispatch(
     if (asking || !carrier.isOpen() || deps.gate.free() === 0) return; // others may have room
     asking = true;
     try {
-      for (const dispatch of await takeOffered(deps.db, lane, TAKE_MOST, DISPATCH_ALIVE_MS))
-        carrier.take(dispatch);
+      for (const dispatch of await takeOffered(deps.db, lane, TAKE_MOST, DISPATCH_ALIVE_MS)) {
+        if (carrier.isOpen()) carrier.take(dispatch);
+        else await deps.starter.startDispatch(dispatch, lane, 0); // this activity may be over
+      }
     } finally {
       asking = false;
     }
@@ -101,15 +104,12 @@ export async function attemptDispatch(
       : undefined;
   const dissolving = setInterval(() => void dissolveEnded().catch(() => {}), DISSOLVE_MS);
   try {
-    await work(input.dispatchId).finally(carrier.ownEnded);
+    await carry(input.dispatchId);
+    carrier.ownEnded();
     await carrier.over;
     clearInterval(dissolving);
     await dissolveEnded();
     return result;
-  } catch (error) {
-    carrier.close(); // Temporal tries again; those that joined end first
-    await carrier.over;
-    throw error;
   } finally {
     stop.removeEventListener('abort', halt);
     clearInterval(beat);

@@ -1,7 +1,7 @@
 /**
  * One group of deliveries: an attempt of every member. Called by dispatch.ts; calls sender.ts.
  *
- * Members that failed wait in their own workflow, started here at once, or as rows. Whatever is left at the end (no slot,
+ * Members that failed wait in their own workflow, started here a little later (sleepers.ts), or as rows. Whatever is left at the end (no slot,
  * process stopping, claimed by a lost worker) becomes a row alone when the group is dissolved.
  */
 import { dispatchEndpoints } from '../db/dispatches.ts';
@@ -50,7 +50,7 @@ export async function workGroup(
   const progress = deps.progress.begin(dispatch, ready);
   const ownWorkflow = (): boolean =>
     deps.grouping === 'never' ||
-    (deps.starter.budget.take('retry', performance.now()) && deps.living.reserve());
+    (deps.living.free() && deps.starter.budget.take('retry', performance.now()) && deps.living.reserve());
 
   const onOutcome = (row: LoadedDelivery, outcome: MemberOutcome): void => {
     if (outcome.kind !== 'left') progress.done(row.tenant);

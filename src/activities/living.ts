@@ -4,6 +4,8 @@
  * dispatch.ts; refreshed by src/main.ts every second.
  */
 export interface Living {
+  /** There is room for one more. */
+  free(): boolean;
   /** True when one more delivery may have a workflow; counts it until the next refresh. */
   reserve(): boolean;
   refresh(living: number): void;
@@ -13,6 +15,7 @@ export interface Living {
 export function createLiving(limit: number): Living {
   let living = 0;
   return {
+    free: () => living < limit,
     reserve() {
       if (living >= limit) return false;
       living++;

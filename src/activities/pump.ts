@@ -7,6 +7,7 @@
  * reaped like any other's.
  */
 import { Context } from '@temporalio/activity';
+import pLimit from 'p-limit';
 import { disownEndpointRow, getEndpointHealth } from '../db/health.ts';
 import { loadDeliveries } from '../db/load.ts';
 import { claimPump, expireNow, finish, giveBack, leavePump, newPump, type PumpAnswer } from '../db/verbs.ts';
@@ -34,6 +35,8 @@ const CHANGE_MS = 1_000;
 /** Every slot is taken: an answer wakes the pump, and this is only for what was sent before it came. */
 const FULL_MS = 1_000;
 const TELL_MS = 1_000;
+/** Hundreds of pumps begin at once when many endpoints fail: they must not take the process's connections from first attempts. */
+const turns = pLimit(3);
 /** Freed slots are collected for this long before they are claimed. */
 const SLOT_PAUSE_MS = 5;
 
@@ -112,9 +115,12 @@ async function runAlone(
       await pause(POLL_MS);
       continue;
     }
-    const claimedAt = performance.now();
     const before = answered;
-    const answer = await claimPump(deps.db, endpoint, pump, room, LEASE_MS);
+    let claimedAt = 0;
+    const answer = await turns(() => {
+      claimedAt = performance.now();
+      return claimPump(deps.db, endpoint, pump, room, LEASE_MS);
+    });
     run = { status: answer.status, until: answer.until };
     const claims = answer.claims ?? [];
     if (claims.length > 0) {
@@ -144,12 +150,8 @@ async function runAlone(
   }
   await Promise.allSettled(under);
   const promised = run.status === 'waiting' || run.status === 'pumping' ? run.until : null;
-  await leavePump(
-    deps.db,
-    endpoint,
-    pump,
-    promised === null ? null : new Date(promised.getTime() + SHORT_WAIT_MS),
-  );
+  const next = promised === null ? null : new Date(promised.getTime() + SHORT_WAIT_MS);
+  await turns(() => leavePump(deps.db, endpoint, pump, next));
   return run;
 }
 

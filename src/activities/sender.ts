@@ -4,7 +4,7 @@
  *
  * Every member has its own try and ends as an outcome; nothing here waits for the slowest. Members without a slot
  * wait for one of their endpoint's to be freed, and ask again in the same breath. Throws only when PostgreSQL can't
- * be reached before something was claimed: what has been sent is always recorded first.
+ * be reached before something was sent (what was claimed is given back): what has been sent is always recorded first.
  *
  * A crash: before the claim, nothing happened; between claim and record, the reaper writes attempt n as worker_lost
  * and the delivery is due again (the receiver may have it: at least once); after the record, nothing is lost.
@@ -84,6 +84,9 @@ const MAX_CLOCK_ERROR_MS = 5_000;
 const ALONE = { sent() {}, answered() {}, someoneWaits: () => true };
 /** Bodies in memory for one statement: 256 KiB each at the most by default. */
 const LOAD_AHEAD = 60;
+const SIDE_BY_SIDE = 50;
+/** Claims that were granted and can't be used are given back for so long; then they have expired. */
+const GIVE_BACK_MS = 30_000;
 
 const unsureOfTime = (deps: SenderDeps): boolean => deps.clock.uncertaintyMs() > MAX_CLOCK_ERROR_MS;
 
@@ -216,11 +219,12 @@ async function sendBatch(
         const asked = new Set(batch);
         for (const { row } of batch) slots.take(row.endpoint);
         try {
-          // Side by side: a lone delivery waits for each call in turn.
           const loading = batch.some(({ row }) => row.content === null)
             ? loadContents(deps.db, withNext(queues, batch))
             : null;
-          loading?.catch(() => {}); // read below
+          // A few go side by side, since a lone delivery waits for each call in turn.
+          if (batch.length > SIDE_BY_SIDE) await loading;
+          else loading?.catch(() => {}); // read below
           const claims = await parts.claimer.claim(
             batch.map(({ row }) => row),
             options.stop,
@@ -325,7 +329,20 @@ async function endpointsOf(
         endpoint,
         token: answers.get(delivery)!.token!,
       }));
-    await giveBack(deps.db, claims).catch(() => {}); // then the reaper has them
+    void giveBackWhenever(deps, claims);
     throw error;
+  }
+}
+
+/** When PostgreSQL is back: a claim that is left to expire would count as an attempt that may have been sent. */
+async function giveBackWhenever(deps: SenderDeps, claims: Parameters<typeof giveBack>[1]): Promise<void> {
+  const until = performance.now() + GIVE_BACK_MS;
+  for (let wait = 100; performance.now() < until; wait = Math.min(2_000, wait * 2)) {
+    try {
+      await giveBack(deps.db, claims);
+      return;
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
   }
 }

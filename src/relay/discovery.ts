@@ -33,7 +33,7 @@ export interface Discovery {
 
 const START: Position = { xid: '0', seq: 0 };
 
-export function createDiscovery(db: Pool, pageSize = 10_000): Discovery {
+export function createDiscovery(db: Pool, pageSize = 5_000): Discovery {
   const cursors = new Map<number, Position>();
   const tenants = new Map<string, WaitingTenant>();
   let late: string[] = [];

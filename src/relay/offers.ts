@@ -4,7 +4,7 @@
  * (src/activities/dispatch.ts), and one that nobody takes at once gets a workflow after all.
  *
  *   offered ──▶ taken (the row says so; its taker renews it)
- *      └──────▶ withdrawn after 150 ms ──▶ a workflow is started; until one is seen to have worked, nothing is offered
+ *      └──────▶ withdrawn after 250 ms ──▶ a workflow is started, and nothing is offered for a while
  *
  * A crash of the relay: an offer stands until somebody takes it, or the scanner dissolves the group by its lease.
  */
@@ -25,19 +25,21 @@ export interface Offers extends GroupCarriers {
   worked(): void;
 }
 
-const WAIT_MS = 150;
+const WAIT_MS = 250;
 /** A dispatch without groups ends after 2.5 s. */
 const OPEN_MS = 2_000;
-/** What nobody takes waits in vain: for so long every group gets its workflow. */
-const REFUSED_MS = 30_000;
+/** What nobody takes has waited in vain: for so long every group gets its workflow, twice as long each time in a row. */
+const REFUSED_MS = 1_000;
+const REFUSED_MOST_MS = 32_000;
 /** Now and then a group brings a workflow, which relieves the running one or runs beside it on another host. */
-const RELIEF_MS = 10_000;
+const RELIEF_MS = 3_000;
 
 export function createOffers(deps: { db: Pool; starter: Starter; log: Log }): Offers {
   let openUntil = Number.NEGATIVE_INFINITY;
   let startedAt = Number.NEGATIVE_INFINITY;
-  let refusedAt = Number.NEGATIVE_INFINITY;
-  const isOpen = (now: number): boolean => now < openUntil && now - refusedAt >= REFUSED_MS;
+  let closedUntil = Number.NEGATIVE_INFINITY;
+  let closedMs = REFUSED_MS;
+  const isOpen = (now: number): boolean => now < openUntil && now >= closedUntil;
 
   const offer = async (lane: Lane, dispatch: string, members: number): Promise<void> => {
     let waits = true;
@@ -48,8 +50,16 @@ export function createOffers(deps: { db: Pool; starter: Starter; log: Log }): Of
     } catch (error) {
       deps.log.debug({ err: error, dispatch }, 'a group could not be offered; it gets a workflow');
     }
-    if (!waits) return;
-    refusedAt = performance.now();
+    if (!waits) {
+      closedMs = REFUSED_MS;
+      return;
+    }
+    const now = performance.now();
+    if (now >= closedUntil) {
+      closedUntil = now + closedMs;
+      closedMs = Math.min(REFUSED_MOST_MS, closedMs * 2);
+    }
+    deps.log.debug({ dispatch, closedMs }, 'nobody took a group');
     await deps.starter.startDispatch(dispatch, lane, members); // once too often is harmless
   };
 

@@ -58,7 +58,8 @@ const BOUND_REFRESH_MS = 50;
 const BACKLOG_POLL_MS = 50;
 /** With a backlog, when there is news of events. */
 const NEWS_POLL_MS = 15;
-const PAGES = 20;
+/** So long pages are looked at one after the other; leases are renewed between turns. */
+const LOOK_MS = 300;
 /**
  * A group of so many or more, but not a full one, waits until the last is so old: what Temporal spends on a start is then
  * worth more than the few milliseconds.
@@ -168,11 +169,11 @@ export function createRelay(options: RelayOptions): Relay {
       pending = false;
       full = await discovery.poll();
       // A burst lies before what others have committed after it: they are found before any of it is sent.
-      for (let page = 1; full && page < PAGES; page++) full = await discovery.poll();
+      while (full && !stopping && performance.now() - now < LOOK_MS) full = await discovery.poll();
       polledAt = now;
     }
     // Where attempts begin elsewhere their rows say so; what is outstanding must not wait for the next event to be seen.
-    const blind = !starter.seesAttempts && starter.outstanding() > 0;
+    const blind = !starter.seesAttempts && (starter.outstanding() > 0 || bound.unfinished() > 0);
     if (blind && now - boundAt >= BOUND_REFRESH_MS) {
       await bound.refresh();
       boundAt = now;

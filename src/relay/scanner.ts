@@ -133,16 +133,16 @@ export function createScanner(options: ScannerOptions): Scanner {
     return ended.length >= LIMIT;
   };
 
-  const singleRoom = (): number =>
+  const singleRoom = (kind: 'retry' | 'wake'): number =>
     options.grouping === 'never'
       ? Math.max(0, NEVER_OUTSTANDING - starter.outstanding())
-      : starter.budget.available('retry', performance.now());
+      : starter.budget.available(kind, performance.now());
 
   const wakeLate = async (shards: readonly number[]): Promise<void> => {
-    const room = singleRoom();
+    const room = singleRoom('wake');
     if (room < 1) return;
     for (const row of await scanWake(db, shards, room)) {
-      starter.budget.take('retry', performance.now());
+      starter.budget.take('wake', performance.now());
       void starter.wakeDelivery(row, row.generation);
     }
   };
@@ -154,7 +154,7 @@ export function createScanner(options: ScannerOptions): Scanner {
     waiting: number,
   ): Promise<boolean> => {
     const never = options.grouping === 'never';
-    const singles = never ? singleRoom() : Math.min(singleRoom(), options.livingRoom());
+    const singles = never ? singleRoom('retry') : Math.min(singleRoom('retry'), options.livingRoom());
     if (never || waiting <= singles) {
       for (const row of await scanAdopt(db, shards, LANES, singles, ALIVE_MS)) {
         starter.budget.take('retry', performance.now());
@@ -166,7 +166,8 @@ export function createScanner(options: ScannerOptions): Scanner {
     for (const lane of LANES) {
       if (!due.has(lane)) continue;
       const kind = lane === 'first' ? 'group' : 'retryGroup';
-      while (options.carriers.open(lane) || starter.budget.take(kind, performance.now())) {
+      // Also those that join: how many are under way is bounded by how many begin.
+      while (starter.budget.take(kind, performance.now())) {
         const dispatch = newId('dsp');
         const members = await regroup(db, shards, lane, dispatch, 500, ALIVE_MS);
         if (members > 0 && !options.carriers.carry(lane, dispatch, members))

@@ -7,14 +7,18 @@
  * however slow it is: what would queue there waits in the outbox and makes groups larger. Within that, rates adapt to
  * the measured time from start to first attempt. Groups of first attempts keep a floor that nothing can take.
  */
-/** `retry`: a workflow of its own for a delivery that was attempted before; it can wait in its row. */
-export const START_CLASSES = ['group', 'endpoint', 'retryGroup', 'retry', 'single'] as const;
+/**
+ * `retry`: a workflow of its own for a delivery that was attempted before; it can wait in its row. `wake`: one whose workflow
+ * is late, or lost.
+ */
+export const START_CLASSES = ['group', 'endpoint', 'retryGroup', 'wake', 'retry', 'single'] as const;
 export type StartClass = (typeof START_CLASSES)[number];
 
 /** Outstanding starts below which a class may start: singles give way first, groups of first attempts last. */
 const OUTSTANDING: Record<StartClass, number> = {
   single: 4,
   retry: 4,
+  wake: 4,
   endpoint: 4,
   retryGroup: 5,
   group: 6,
@@ -65,6 +69,7 @@ export function createStartBudget(start: number, outstanding: () => number, init
     if (kind === 'group') return Math.min(GROUP_MOST, Math.max(GROUP_FLOOR, rate / 2));
     if (kind === 'endpoint') return Math.max(1, rest / 8); // a group pumps as well; this is to be seen
     if (kind === 'retryGroup') return Math.max(1, rest / 4);
+    if (kind === 'wake') return Math.max(2, rest / 6);
     if (kind === 'retry') return RETRIES;
     return Math.max(0.5, rest);
   };
@@ -79,6 +84,7 @@ export function createStartBudget(start: number, outstanding: () => number, init
   // the second between two scans brings; groups of first attempts are asked for all the time.
   const burst: Record<StartClass, number> = {
     single: BURST_SECONDS,
+    wake: 2,
     retry: RETRY_BURST, // a handful that fail together are still to be seen one by one
     endpoint: 1,
     retryGroup: 1,
