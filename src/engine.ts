@@ -18,6 +18,7 @@ import { type Hint, listen } from './db/notify.ts';
 import type { Pool } from './db/pool.ts';
 import { countLiving } from './db/scan.ts';
 import { createEgress } from './egress/post.ts';
+import { newId } from './ids.ts';
 import { createMail } from './mail.ts';
 import type { Metrics } from './metrics.ts';
 import type { Closer, Engine, ProcessOptions } from './process.ts';
@@ -80,13 +81,14 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   });
   const living = createLiving(LIVING_LIMIT);
   const observer = createObserver({ log, metrics, tellHealth: () => options.hint('health') });
+  const carriers = createCarriers((lane) => void starter.startDispatch(newId('dsp'), lane, 0));
   const parts: Parts = {
     ...options,
     starter,
     living,
     observer,
     progress: createProgress(),
-    carriers: createCarriers(),
+    carriers,
   };
   if (options.roles.includes('worker')) {
     const activities = await startSending(parts);

@@ -1,26 +1,26 @@
 /**
  * Running dispatches that take further groups of their lane along. A workflow start costs a Temporal server what a hundred
  * deliveries cost, and takes longer than they do; so while the activity of one dispatch runs in this process, new groups
- * join it, and only now and then one brings a workflow of its own, which takes over. Asked by relay.ts and scanner.ts,
+ * join it, and now and then another is started, without a group, which takes over. Asked by relay.ts and scanner.ts,
  * which make groups; dispatch.ts is what carries. To the rows nothing changes: each group has its own lease on life.
  *
  *   begins ──▶ takes groups ──▶ takes no more (relieved by a younger one, too old, nothing came, stopping) ──▶ its groups end
  */
 import type { Lane } from '../workflows/contract.ts';
 
-/** After so long the next group starts a workflow, which relieves this one when it begins: histories stay short and fresh. */
+/** After so long the next group asks for relief, and need not wait for it: histories stay short and fresh. */
 const RELIEVED_MS = 10_000;
 /** No relief has come (Temporal is slow, or away): it takes no more, and groups need workflows again. */
 const TOO_OLD_MS = 3 * RELIEVED_MS;
 /** With no group under way for so long it ends. */
 const IDLE_MS = 2_500;
-/** Between two groups that are sent for relief. */
-const RELIEF_PAUSE_MS = 1_000;
+/** Between two calls for relief. */
+const RELIEF_PAUSE_MS = 3_000;
 
 export interface Carriers {
   /** A running dispatch takes groups of this lane. */
   open(lane: Lane): boolean;
-  /** Gives it a group. False: none takes it, or it is time that one brings relief; the group needs a workflow. */
+  /** Gives it a group. False: none takes it, it needs a workflow. */
   carry(lane: Lane, dispatch: string): boolean;
   /**
    * The activity of a dispatch takes groups from now on.
@@ -47,7 +47,8 @@ interface Open {
   since: number; // performance.now()
 }
 
-export function createCarriers(): Carriers {
+/** @param relieve starts a dispatch without a group: when it begins, it takes over from the older ones of its lane. */
+export function createCarriers(relieve: (lane: Lane) => void): Carriers {
   const taking = new Map<Lane, Open[]>(); // oldest first
   const reliefAt = new Map<Lane, number>();
   const youngest = (lane: Lane): Open | undefined => taking.get(lane)?.at(-1);
@@ -61,7 +62,7 @@ export function createCarriers(): Carriers {
       const asked = reliefAt.get(lane) ?? Number.NEGATIVE_INFINITY;
       if (now - carrier.since >= RELIEVED_MS && now - asked >= RELIEF_PAUSE_MS) {
         reliefAt.set(lane, now);
-        return false;
+        relieve(lane);
       }
       carrier.take(dispatch);
       return true;

@@ -342,7 +342,7 @@ async function giveBackWhenever(deps: SenderDeps, claims: Parameters<typeof give
       await giveBack(deps.db, claims);
       return;
     } catch {
-      await new Promise((resolve) => setTimeout(resolve, wait));
+      await new Promise((resolve) => setTimeout(resolve, wait).unref());
     }
   }
 }

@@ -10,6 +10,7 @@
  */
 import { offerDispatch, withdrawOffer } from '../db/dispatches.ts';
 import type { Pool } from '../db/pool.ts';
+import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
 import type { Starter } from '../temporal/starter.ts';
 import type { Lane } from '../workflows/contract.ts';
@@ -31,7 +32,7 @@ const OPEN_MS = 2_000;
 /** What nobody takes has waited in vain: for so long every group gets its workflow, twice as long each time in a row. */
 const REFUSED_MS = 1_000;
 const REFUSED_MOST_MS = 32_000;
-/** Now and then a group brings a workflow, which relieves the running one or runs beside it on another host. */
+/** Now and then a dispatch is started without a group: it relieves the running one, or runs beside it on another host. */
 const RELIEF_MS = 3_000;
 
 export function createOffers(deps: { db: Pool; starter: Starter; log: Log }): Offers {
@@ -70,9 +71,14 @@ export function createOffers(deps: { db: Pool; starter: Starter; log: Log }): Of
     },
     carry(lane, dispatch, members) {
       const now = performance.now();
-      if (lane !== 'first' || !isOpen(now) || now - startedAt >= RELIEF_MS) {
-        if (lane === 'first') startedAt = now;
+      if (lane !== 'first') return false;
+      if (!isOpen(now)) {
+        startedAt = now;
         return false;
+      }
+      if (now - startedAt >= RELIEF_MS) {
+        startedAt = now;
+        void deps.starter.startDispatch(newId('dsp'), lane, 0);
       }
       void offer(lane, dispatch, members);
       return true;

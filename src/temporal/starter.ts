@@ -48,6 +48,7 @@ export interface Starter {
   /** Temporal answered lately; while false, callers leave work where it is. */
   available(): boolean;
   startDelivery(names: DeliveryNames, input: Omit<DeliveryInput, 'deliveryId'>): Promise<boolean>;
+  /** @param members 0: there is no such group, or they are not known; it takes those that join. */
   startDispatch(dispatch: string, lane: Lane, members: number): Promise<boolean>;
   /** Starts the workflow that pages a replay; one that runs is left alone. */
   startReplay(replay: string, tenant: string): Promise<boolean>;
@@ -201,7 +202,7 @@ export function createStarter(deps: StarterDeps): Starter {
             taskQueue: TASK_QUEUE,
             workflowId,
             args: [{ dispatchId: dispatch, lane }] as [DispatchInput],
-            staticSummary: `lane ${lane}: ${members} ${lane === 'held' ? 'endpoints' : 'deliveries'}, and groups that joined`,
+            staticSummary: `lane ${lane}: ${members > 0 ? `${members} ${lane === 'held' ? 'endpoints' : 'deliveries'}, and ` : ''}groups that joined`,
             requestEagerStart: true,
           }),
         );
