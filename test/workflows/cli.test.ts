@@ -160,7 +160,11 @@ describe('the queries of docs/temporal.md', () => {
     await seedTenant(engine.db, 'acme');
     const failing = await startReceiver({ respond: () => ({ status: 500 }) });
     // Whoever fails gets a workflow, whether or not the first attempt was made in a group.
-    await seedEndpoint(engine.db, 'acme', { url: failing.url, types: ['dies'], policy: { schedule: ['2s'] } });
+    await seedEndpoint(engine.db, 'acme', {
+      url: failing.url,
+      types: ['dies'],
+      policy: { schedule: ['2s'] },
+    });
     await enqueueMany(engine.db, 'acme', 'dies', 1);
     const [dead] = await until(() => ended('acme', 'dead'), some(1));
     const find = async (view: string, change: (query: string) => string = (query) => query) => {
