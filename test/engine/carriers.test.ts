@@ -56,6 +56,11 @@ it('a group that joins costs Temporal nothing', async () => {
   await seedEndpoint(engine.db, 'joins', { url: receiver.url, cap: 50 });
   await enqueueMany(engine.db, 'joins', 'a.b', 100);
   await receiver.waitFor(100);
+  await until(groups, (n) => n === 0);
+  await until(
+    () => dispatches(` and ExecutionStatus = 'Running'`),
+    (ids) => ids.length > 0, // Temporal’s list is a moment late
+  );
   const known = new Set(await dispatches());
   await enqueueMany(engine.db, 'joins', 'a.b', 100);
   await receiver.waitFor(200);
